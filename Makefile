@@ -1,0 +1,39 @@
+# make demo | test | check | bench | clean: all that a developer must know.
+# Nothing but Python 3.11+ and make is needed; everything else is installed into .venv once.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+JOBS   ?= 2
+
+.PHONY: demo test check bench clean
+.DEFAULT_GOAL := test
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "hmt needs Python 3.11 or newer; name one with: make PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+demo: $(STAMP)
+	@$(BIN)/hmt demo
+
+check: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy --strict src
+	$(BIN)/pytest -q tests/test_architecture.py
+
+# One thread per worker: two workers with two threads each would fight over two cores.
+test: check
+	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n $(JOBS) --dist worksteal --durations=10 tests
+
+bench: $(STAMP)
+	@test -n "$(wildcard benchmarks/*.py)" || { echo "There are no benchmarks in benchmarks/." >&2; exit 1; }
+	@set -e; for file in $(sort $(wildcard benchmarks/*.py)); do echo "== $$file"; $(BIN)/python $$file; done
+
+clean:
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist demo
+	find . -name __pycache__ -type d -not -path './$(VENV)/*' -prune -exec rm -rf {} +

@@ -1,0 +1,1 @@
+"""Simultaneous machine translation: words in one at a time, translated words out."""
