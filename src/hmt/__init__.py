@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from hmt.errors import UserError
 
-# Public name -> the module it lives in, imported at first use: the command line answers before torch is loaded.
+# Public name -> its module, imported at first use: the command line answers before torch loads.
 _HOMES = {
     "UserError": "hmt.errors",
 }
