@@ -8,11 +8,11 @@ PAIRS = list(toy.sentences(20000, seed=3))
 
 
 def words_seen(margin: int) -> dict[tuple[tuple[str, ...], tuple[str, ...]], set[str]]:
-    """Next target words seen after each (source prefix, target prefix), reading `margin` fewer."""
+    """Next target words after each (source prefix, target prefix), where a word had to be read."""
     seen = defaultdict(set)
     for pair in PAIRS:
-        for i, reads in enumerate(pair.reads):
-            if reads > margin:
+        for i, (before, reads) in enumerate(zip((0, *pair.reads), pair.reads, strict=False)):
+            if reads > before:
                 seen[pair.source[: reads - margin], pair.target[:i]].add(pair.target[i])
     return seen
 
@@ -21,11 +21,11 @@ def test_stated_reads_decide_every_word() -> None:
     assert all(len(words) == 1 for words in words_seen(0).values())
 
 
-def test_one_read_less_leaves_most_words_open() -> None:
+def test_one_read_less_leaves_the_word_open() -> None:
     seen = words_seen(1)
-    # the full stop and words whose reads were raised by an earlier word alone are decided before
+    # only short prefixes come often enough in the sample to show their alternatives
     frequent = [words for (source, _), words in seen.items() if len(source) <= 2]
-    assert sum(len(words) > 1 for words in frequent) > 0.9 * len(frequent)
+    assert len(frequent) > 30 and all(len(words) > 1 for words in frequent)
 
 
 def test_reads_are_monotone_and_within_the_source() -> None:
