@@ -1,0 +1,141 @@
+"""Which states exist and who sees whom.
+
+Shapes: B batch, I target tokens, K states per token, J source tokens, Q query rows, C key rows.
+
+A *moment* t is a number of source tokens read; a *state* (i, t) is one candidate moment of target
+token i.  In HMT (Zhang & Feng 2023) token i has the moments clamp(L+i-1+k, 1, J), k = 0..K-1.
+Moments that coincide after clamping are one state here, with `copies` counting how many k it
+stands for; adding log(copies) to its attention score gives exactly the result of the copies.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+NEVER = -1e30  # a log-probability of zero that survives additions without turning into NaN
+NOBODY = 2**30  # a target index that no row can see: marks rows that are padding
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A rectangle of decoder rows, each field (B, Q)."""
+
+    target: Tensor  # i, from 1; NOBODY where there is no row
+    moment: Tensor  # t, source tokens it sees
+    column: Tensor  # what else the system's rule compares: a lag, a column, a last moment
+    log_copies: Tensor  # log of the number of coinciding states it stands for
+    selected: Tensor | None = None  # rows that wrote their token (cached rows only)
+
+
+def boundaries(lower: Tensor, states: Tensor, source: Tensor, steps: int) -> tuple[Tensor, Tensor]:
+    """First and last moment of each target token. (B,) three times -> (B, I) twice"""
+    i = torch.arange(1, steps + 1, device=source.device)
+    first = (lower[:, None] + i - 1).clamp(min=1)
+    last = (lower[:, None] + i + states[:, None] - 2).clamp(min=1)
+    return first.minimum(source[:, None]), last.minimum(source[:, None])
+
+
+def copies(lower: Tensor, states: Tensor, source: Tensor, target: Tensor, moment: Tensor) -> Tensor:
+    """How many of the K states of token `target` fall on `moment`. broadcast of all -> same"""
+    start = lower + target - 1  # the moment of k = 0 before clamping
+    above = torch.where(moment >= source, states, moment - start + 1)
+    below = torch.where(moment <= 1, torch.zeros_like(moment), moment - start)
+    return above.clamp(min=0).minimum(states) - below.clamp(min=0).minimum(states)
+
+
+@dataclass(frozen=True)
+class StateTable:
+    """The states of a batch, packed: N states in all, R the most that one sentence has."""
+
+    rows: Rows  # (B, R)
+    index: Tensor  # (N,) place of each state in the flattened (B, R)
+    sentence: Tensor  # (N,) b
+    token: Tensor  # (N,) i, from 0
+    moment: Tensor  # (N,)
+    copies: Tensor  # (N,)
+    first: Tensor  # (B, I) lo
+    last: Tensor  # (B, I) hi
+
+
+def state_table(
+    lower: int, states: int, source_length: Tensor, target_length: Tensor, steps: int
+) -> StateTable:
+    """All states (i, t) of a batch of sentence pairs. lengths (B,) -> rows (B, R)"""
+    batch, device = source_length.shape[0], source_length.device
+    lo, hi = boundaries(
+        torch.full_like(source_length, lower),
+        torch.full_like(source_length, states),
+        source_length,
+        steps,
+    )
+    slots = torch.arange(states, device=device)
+    exists = lo[..., None] + slots <= hi[..., None]  # (B, I, K)
+    exists &= (torch.arange(steps, device=device) < target_length[:, None])[..., None]
+    b, i, s = exists.nonzero(as_tuple=True)  # in order of sentence, token, moment
+    moment = lo[b, i] + s
+    count = torch.bincount(b, minlength=batch)
+    offset = count.cumsum(0) - count
+    place = torch.arange(len(b), device=device) - offset[b]
+    width = int(count.max())
+    n_copies = copies(
+        torch.tensor(lower, device=device),
+        torch.tensor(states, device=device),
+        source_length[b],
+        i + 1,
+        moment,
+    )
+    index = b * width + place
+
+    def spread(values: Tensor, empty: float) -> Tensor:
+        full = torch.full((batch * width,), empty, dtype=values.dtype, device=device)
+        return full.index_copy(0, index, values).view(batch, width)
+
+    rows = Rows(
+        target=spread(i + 1, NOBODY),
+        moment=spread(moment, 1),
+        column=spread((lower + i + states - 1).clamp(min=1), 0),  # last moment, source end ignored
+        log_copies=spread(n_copies.double().log(), 0.0),
+    )
+    return StateTable(rows, index, b, i, moment, n_copies, lo, hi)
+
+
+def plain_bias(query: Rows, keys: Rows, dtype: torch.dtype) -> Tensor:
+    """One row per token: it sees itself and all earlier ones. (B, Q), (B, C) -> (B, 1, Q, C)"""
+    return _bias(keys.target[:, None] <= query.target[..., None], None, dtype)
+
+
+def column_bias(query: Rows, keys: Rows, dtype: torch.dtype) -> Tensor:
+    """A row sees earlier rows of its own column only. (B, Q), (B, C) -> (B, 1, Q, C)"""
+    seen = keys.target[:, None] <= query.target[..., None]
+    return _bias(seen & (keys.column[:, None] == query.column[..., None]), None, dtype)
+
+
+def state_bias(query: Rows, keys: Rows, mode: str, dtype: torch.dtype) -> Tensor:
+    """HMT's attention between states, weighted by their copies. (B, Q), (B, C) -> (B, 1, Q, C)
+
+    multiple: (i, t) sees (j, t') iff j <= i and t' <= t.  max: of each earlier token only its
+    largest moment up to t.  selected: of each earlier token only the state that wrote it.
+    """
+    own = keys.target[:, None] == query.target[..., None]
+    seen = (keys.target[:, None] <= query.target[..., None]) & (
+        keys.moment[:, None] <= query.moment[..., None]
+    )
+    weight = keys.log_copies[:, None]
+    if mode == "multiple":
+        return _bias(seen, weight, dtype)
+    if mode == "max":
+        reached = keys.column[:, None].minimum(query.moment[..., None])
+        chosen = keys.moment[:, None] == reached
+    else:
+        assert keys.selected is not None
+        chosen = keys.selected[:, None]
+    # One state of an earlier token is seen: it counts once, however many copies it stands for.
+    return _bias(seen & (own | chosen), weight * own, dtype)
+
+
+def _bias(seen: Tensor, weight: Tensor | None, dtype: torch.dtype) -> Tensor:
+    value = torch.zeros(seen.shape, dtype=dtype, device=seen.device)
+    if weight is not None:
+        value = value + weight.to(dtype)
+    return value.masked_fill_(~seen, NEVER)[:, None]

@@ -1,0 +1,343 @@
+"""One Transformer for all systems: a causal encoder, a decoder over rows, caches as arguments.
+
+Shapes: B batch or streams, Q rows of this pass (padded), N rows of this pass (packed), C keys,
+J source tokens, D width, H heads, V vocabulary.
+
+A *row* is one decoder position: a target index, a moment (how much source it sees) and a bias that
+says which other rows it sees.  Nothing here knows which system the rows belong to, and nothing is
+kept between calls: what an earlier pass computed comes in through `Remember`.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from hmt.errors import UserError
+from hmt.model.moments import NEVER, Rows
+
+Remember = Callable[[int, Tensor], Tensor]
+"""(layer, new keys and values (N, W)) -> all keys and values so far (B, C, W), the new included."""
+
+
+@dataclass(frozen=True)
+class Dims:
+    """Everything that fixes the shape of the network."""
+
+    source_vocabulary: int
+    target_vocabulary: int
+    width: int = 512
+    ffn: int = 2048
+    heads: int = 8
+    encoder_layers: int = 6
+    decoder_layers: int = 6
+    dropout: float = 0.1
+    norm: str = "post"  # "post" as in the papers, or "pre"
+    share_embeddings: bool = True  # one table for source and target (joint vocabulary)
+    tie_output: bool = True  # the output projection is the target embedding
+
+    def __post_init__(self) -> None:
+        if self.width % (2 * self.heads):
+            raise UserError(
+                f"width {self.width} with {self.heads} heads: the width must be a multiple of "
+                "twice the number of heads; change dims.width or dims.heads."
+            )
+        if self.norm not in ("post", "pre"):
+            raise UserError(f'norm "{self.norm}" is unknown: dims.norm is "post" or "pre".')
+        if self.share_embeddings and self.source_vocabulary != self.target_vocabulary:
+            raise UserError(
+                f"Shared embeddings need one vocabulary, but the source has "
+                f"{self.source_vocabulary} symbols and the target {self.target_vocabulary}; "
+                "set dims.share_embeddings = false or prepare with a joint vocabulary."
+            )
+
+
+@dataclass(frozen=True)
+class Packing:
+    """Where the N real rows stand in the padded rectangle (B, Q); index None means all of it."""
+
+    batch: int
+    width: int
+    index: Tensor | None = None
+
+    def pack(self, x: Tensor) -> Tensor:
+        """The real rows. (B, Q, ...) -> (N, ...)"""
+        flat = x.reshape(self.batch * self.width, *x.shape[2:])
+        return flat if self.index is None else flat.index_select(0, self.index)
+
+    def unpack(self, x: Tensor) -> Tensor:
+        """The rectangle, zero where there is no row. (N, D) -> (B, Q, D)"""
+        if self.index is not None:
+            full = x.new_zeros(self.batch * self.width, x.shape[-1])
+            x = full.index_copy(0, self.index, x)
+        return x.view(self.batch, self.width, -1)
+
+
+def attend(query: Tensor, keys: Tensor, values: Tensor, bias: Tensor, heads: int) -> Tensor:
+    """Multi-head attention with an additive bias (B, 1 or H, Q, C). (B, Q, D), (B, C, D) -> (B, Q, D)"""
+    split = [x.unflatten(-1, (heads, -1)).transpose(1, 2) for x in (query, keys, values)]
+    out = F.scaled_dot_product_attention(*split, attn_mask=bias)
+    return out.transpose(1, 2).flatten(-2)
+
+
+def source_bias(moment: Tensor, length: int, dtype: torch.dtype) -> Tensor:
+    """A row sees the first `moment` source tokens. (B, ..., Q) -> (B, ..., Q, J)"""
+    seen = torch.arange(length, device=moment.device) < moment[..., None]
+    return torch.zeros(seen.shape, dtype=dtype, device=moment.device).masked_fill_(~seen, NEVER)
+
+
+class SelfAttention(nn.Module):
+    """Rows (or source positions) look at one another as the bias says."""
+
+    def __init__(self, dims: Dims) -> None:
+        super().__init__()
+        self.heads = dims.heads
+        self.project = nn.Linear(dims.width, 3 * dims.width)
+        self.output = nn.Linear(dims.width, dims.width)
+
+    def forward(
+        self, x: Tensor, bias: Tensor, packing: Packing, remember: Callable[[Tensor], Tensor] | None
+    ) -> Tensor:
+        """(N, D) -> (N, D)"""
+        width = x.shape[-1]
+        projected = self.project(x)  # (N, 3D)
+        if remember is None:
+            query, keys, values = packing.unpack(projected).chunk(3, dim=-1)
+        else:
+            query = packing.unpack(projected[:, :width])
+            keys, values = remember(projected[:, width:]).chunk(2, dim=-1)
+        out = attend(query, keys, values, bias, self.heads)
+        return self.output(packing.pack(out))
+
+
+@dataclass
+class SourceView:
+    """What cross-attention may use in one pass.
+
+    `registers` is the per-layer memory of one stream that some systems need (pointers, running
+    sums), None in a training pass; `complete` says per stream that the source has ended.
+    """
+
+    rows: Rows
+    length: Tensor  # (B,) source tokens that may be looked at
+    registers: Tensor | None = None  # (B, ...) of this layer
+    complete: Tensor | None = None  # (B,)
+
+
+class CrossAttention(nn.Module):
+    """Rows look at the first `moment` source states. Systems replace it with modules of this shape."""
+
+    def __init__(self, dims: Dims) -> None:
+        super().__init__()
+        self.heads = dims.heads
+        self.query = nn.Linear(dims.width, dims.width)
+        self.project = nn.Linear(dims.width, 2 * dims.width)
+        self.output = nn.Linear(dims.width, dims.width)
+
+    def read(self, h: Tensor) -> Tensor:
+        """What a layer keeps of source states: keys and values. (..., D) -> (..., W)"""
+        kept: Tensor = self.project(h)
+        return kept
+
+    def forward(
+        self, x: Tensor, source: Tensor, view: SourceView, packing: Packing
+    ) -> tuple[Tensor, Any]:
+        """(N, D), source (B, J, W) -> (N, D) and nothing else to tell"""
+        keys, values = source.chunk(2, dim=-1)
+        bias = source_bias(view.rows.moment, keys.shape[1], x.dtype)[:, None]
+        query = packing.unpack(self.query(x))
+        return self.output(packing.pack(attend(query, keys, values, bias, self.heads))), None
+
+
+class FeedForward(nn.Module):
+    def __init__(self, dims: Dims) -> None:
+        super().__init__()
+        self.inner = nn.Linear(dims.width, dims.ffn)
+        self.outer = nn.Linear(dims.ffn, dims.width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(N, D) -> (N, D)"""
+        return self.outer(F.relu(self.inner(x), inplace=True))
+
+
+class Residual(nn.Module):
+    """x + sublayer(x) with its layer norm after (post) or before (pre)."""
+
+    def __init__(self, dims: Dims) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(dims.width)
+        self.is_pre = dims.norm == "pre"
+        self.dropout = dims.dropout
+
+    def before(self, x: Tensor) -> Tensor:
+        return self.norm(x) if self.is_pre else x
+
+    def after(self, x: Tensor, out: Tensor) -> Tensor:
+        x = x + F.dropout(out, self.dropout, self.training)
+        return x if self.is_pre else self.norm(x)
+
+
+class EncoderLayer(nn.Module):
+    def __init__(self, dims: Dims) -> None:
+        super().__init__()
+        self.attention, self.attention_residual = SelfAttention(dims), Residual(dims)
+        self.ffn, self.ffn_residual = FeedForward(dims), Residual(dims)
+
+    def forward(
+        self, x: Tensor, bias: Tensor, packing: Packing, remember: Callable[[Tensor], Tensor] | None
+    ) -> Tensor:
+        """(N, D) -> (N, D)"""
+        r = self.attention_residual
+        x = r.after(x, self.attention(r.before(x), bias, packing, remember))
+        r = self.ffn_residual
+        return r.after(x, self.ffn(r.before(x)))
+
+
+class DecoderLayer(nn.Module):
+    def __init__(self, dims: Dims, cross: CrossAttention) -> None:
+        super().__init__()
+        self.attention, self.attention_residual = SelfAttention(dims), Residual(dims)
+        self.cross, self.cross_residual = cross, Residual(dims)
+        self.ffn, self.ffn_residual = FeedForward(dims), Residual(dims)
+
+    def forward(
+        self,
+        x: Tensor,
+        bias: Tensor,
+        source: Tensor,
+        view: SourceView,
+        packing: Packing,
+        remember: Callable[[Tensor], Tensor] | None,
+    ) -> tuple[Tensor, Any]:
+        """(N, D) -> (N, D) and what the cross-attention has to tell"""
+        r = self.attention_residual
+        x = r.after(x, self.attention(r.before(x), bias, packing, remember))
+        r = self.cross_residual
+        out, told = self.cross(r.before(x), source, view, packing)
+        x = r.after(x, out)
+        r = self.ffn_residual
+        return r.after(x, self.ffn(r.before(x))), told
+
+
+class Positions(nn.Module):
+    """Sinusoids; position p uses angle p + 2, as fairseq counts after its padding symbol."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        half = width // 2
+        steps = torch.arange(half, dtype=torch.float64) * -(math.log(10000.0) / max(half - 1, 1))
+        self.register_buffer("frequencies", steps.exp(), persistent=False)
+
+    def forward(self, positions: Tensor, dtype: torch.dtype) -> Tensor:
+        """(...,) from 0 -> (..., D)"""
+        # Angles in double precision: at position 500 float32 would already be off by 3e-5.
+        angles = (positions + 2).double()[..., None] * self.frequencies.double()
+        return torch.cat([angles.sin(), angles.cos()], dim=-1).to(dtype)
+
+
+@dataclass
+class DecoderOutput:
+    states: Tensor  # (N, D), packed
+    told: list[Any] = field(default_factory=list)  # per layer, from the cross-attention
+
+
+class Transformer(nn.Module):
+    """Encoder, decoder, embeddings and output projection; `cross` makes each layer's cross-attention."""
+
+    def __init__(
+        self, dims: Dims, cross: Callable[[Dims], CrossAttention] = CrossAttention
+    ) -> None:
+        super().__init__()
+        self.dims = dims
+        self.target_embedding = nn.Embedding(dims.target_vocabulary, dims.width)
+        self.source_embedding = (
+            self.target_embedding
+            if dims.share_embeddings
+            else nn.Embedding(dims.source_vocabulary, dims.width)
+        )
+        self.output = nn.Linear(dims.width, dims.target_vocabulary, bias=False)
+        if dims.tie_output:
+            self.output.weight = self.target_embedding.weight
+        self.positions = Positions(dims.width)
+        self.encoder = nn.ModuleList(EncoderLayer(dims) for _ in range(dims.encoder_layers))
+        self.decoder = nn.ModuleList(
+            DecoderLayer(dims, cross(dims)) for _ in range(dims.decoder_layers)
+        )
+        is_pre = dims.norm == "pre"
+        self.encoder_norm = nn.LayerNorm(dims.width) if is_pre else nn.Identity()
+        self.decoder_norm = nn.LayerNorm(dims.width) if is_pre else nn.Identity()
+        self.apply(_initialise)
+        for table in (self.target_embedding, self.source_embedding, self.output):
+            nn.init.normal_(table.weight, std=dims.width**-0.5)
+
+    def embed(self, table: nn.Embedding, tokens: Tensor, positions: Tensor) -> Tensor:
+        """(...,) -> (..., D)"""
+        x = table(tokens) * math.sqrt(self.dims.width)
+        x = x + self.positions(positions, x.dtype)
+        return F.dropout(x, self.dims.dropout, self.training)
+
+    def encode(
+        self,
+        tokens: Tensor,
+        positions: Tensor | None = None,
+        packing: Packing | None = None,
+        keys: int | None = None,
+        remember: Remember | None = None,
+    ) -> Tensor:
+        """Causal source states; with `remember`, of new tokens after older ones. (B, Q) -> (N, D)
+
+        `keys` is how many positions `remember` gives back; without it the tokens are all there is.
+        """
+        batch, width = tokens.shape
+        packing = packing or Packing(batch, width)
+        if positions is None:
+            positions = torch.arange(width, device=tokens.device).expand(batch, width)
+        x = self.embed(self.source_embedding, packing.pack(tokens), packing.pack(positions))
+        bias = source_bias(positions + 1, keys or width, x.dtype)[:, None]
+        for n, layer in enumerate(self.encoder):
+            x = layer(x, bias, packing, _at_layer(remember, n))
+        states: Tensor = self.encoder_norm(x)
+        return states
+
+    def read(self, h: Tensor) -> list[Tensor]:
+        """Cross-attention keys and values of source states, per layer. (..., D) -> (..., W) each"""
+        return [layer.cross.read(h) for layer in self.decoder]  # type: ignore[union-attr, operator]
+
+    def decode(
+        self,
+        tokens: Tensor,
+        bias: Tensor,
+        source: list[Tensor],
+        view: SourceView,
+        packing: Packing,
+        registers: list[Tensor] | None = None,
+        remember: Remember | None = None,
+    ) -> DecoderOutput:
+        """Rows fed with the token before them. (B, Q), bias (B, 1, Q, C) -> packed states (N, D)"""
+        rows = packing.pack(torch.stack([tokens, view.rows.target], dim=-1))
+        x = self.embed(self.target_embedding, rows[:, 0], rows[:, 1] - 1)
+        out = DecoderOutput(x)
+        for n, layer in enumerate(self.decoder):
+            if registers is not None:
+                view.registers = registers[n]
+            x, told = layer(x, bias, source[n], view, packing, _at_layer(remember, n))
+            out.told.append(told)
+        out.states = self.decoder_norm(x)
+        return out
+
+
+def _at_layer(remember: Remember | None, layer: int) -> Callable[[Tensor], Tensor] | None:
+    if remember is None:
+        return None
+    return lambda new: remember(layer, new)
+
+
+def _initialise(module: nn.Module) -> None:
+    if isinstance(module, nn.Linear):
+        nn.init.xavier_uniform_(module.weight)
+        if module.bias is not None:
+            nn.init.zeros_(module.bias)

@@ -1,0 +1,69 @@
+"""Log-probabilities of gold tokens without ever holding states x vocabulary.
+
+Shapes: N states, D width, V vocabulary.
+
+Only log p(gold) and, for label smoothing, the mean of log p over the vocabulary are needed.  Both
+follow from the logits of a few hundred states at a time; the backward pass computes those logits
+again instead of keeping them.  mean log p = s . mean(W) - logsumexp needs no extra pass.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+CHUNK_CELLS = 1 << 22  # logits held at a time (16 MB in float32): stays in reused memory
+
+
+def gold_log_prob(states: Tensor, weight: Tensor, gold: Tensor) -> tuple[Tensor, Tensor]:
+    """log p(gold) and the vocabulary's mean log p. (N, D), (V, D), (N,) -> (N,) twice, at least float32"""
+    out: tuple[Tensor, Tensor] = _GoldLogProb.apply(states, weight, gold)  # type: ignore[no-untyped-call]
+    return out
+
+
+def smoothed(gold: Tensor, mean: Tensor, smoothing: float) -> Tensor:
+    """Log-probability under label smoothing spread over all V symbols. (N,) twice -> (N,)"""
+    return (1.0 - smoothing) * gold + smoothing * mean
+
+
+def at_least_float32(x: Tensor) -> Tensor:
+    """Half precision raised to single; double stays. same shape"""
+    return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
+class _GoldLogProb(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, states: Tensor, weight: Tensor, gold: Tensor) -> tuple[Tensor, Tensor]:
+        size = max(1, CHUNK_CELLS // weight.shape[0])
+        gold_logit = at_least_float32(states.new_empty(len(states)))
+        normaliser = torch.empty_like(gold_logit)
+        for part in torch.arange(len(states)).split(size):
+            rows = slice(int(part[0]), int(part[-1]) + 1)
+            logits = at_least_float32(states[rows] @ weight.T)
+            gold_logit[rows] = logits.gather(1, gold[rows, None])[:, 0]
+            normaliser[rows] = logits.logsumexp(-1)
+        mean_logit = at_least_float32(states @ weight.mean(0))
+        ctx.save_for_backward(states, weight, gold, normaliser)
+        ctx.size = size
+        return gold_logit - normaliser, mean_logit - normaliser
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None]:
+        states, weight, gold, normaliser = ctx.saved_tensors
+        for_gold, for_mean = grads
+        to_states = torch.empty_like(states)
+        to_weight = torch.zeros_like(weight)
+        for part in torch.arange(len(states)).split(ctx.size):
+            rows = slice(int(part[0]), int(part[-1]) + 1)
+            # d/dlogits = g_gold (onehot - softmax) + g_mean (1/V - softmax); the 1/V part is below
+            cells = (states[rows] @ weight.T).to(normaliser.dtype)
+            cells.sub_(normaliser[rows, None]).exp_()
+            cells.mul_(-(for_gold[rows] + for_mean[rows])[:, None])
+            cells.scatter_add_(1, gold[rows, None], for_gold[rows, None])
+            cells = cells.to(states.dtype)
+            to_states[rows] = cells @ weight
+            to_weight.addmm_(cells.T, states[rows])
+        share = for_mean.to(states.dtype)
+        to_states.addcmul_(share[:, None], weight.mean(0)[None])
+        to_weight.add_((share @ states) / len(weight))
+        return to_states, to_weight, None

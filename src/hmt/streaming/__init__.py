@@ -1,0 +1,1 @@
+"""From arriving words to written words: the engine, its caches, and sessions of text."""
