@@ -1,0 +1,1 @@
+"""Evaluation: latency and quality of translations, drawn from records and logs."""
