@@ -12,7 +12,7 @@ LINE_END = "\n"
 def arriving(descriptor: int) -> Iterator[str]:
     """Give every word once whitespace follows it, and LINE_END at the end of every line.
 
-    Read straight from the descriptor: a buffered reader would hold words back until a block is full.
+    Reads straight from the descriptor: a buffered reader would hold words back for a full block.
     """
     decoder = codecs.getincrementaldecoder("utf-8-sig")()
     word, line, is_open = "", 1, False
@@ -20,8 +20,9 @@ def arriving(descriptor: int) -> Iterator[str]:
         data = os.read(descriptor, 65536)
         try:
             text = decoder.decode(data, final=not data)
-        except UnicodeDecodeError:
-            raise UserError(f"Line {line} of the input or one after it is not UTF-8.") from None
+        except UnicodeDecodeError as error:
+            line += error.object[: error.start].count(b"\n")
+            raise UserError(f"Line {line} of the input is not UTF-8; convert it first.") from None
         for character in text:
             if not character.isspace():
                 word += character
