@@ -78,9 +78,9 @@ class Packing:
 
 
 def attend(query: Tensor, keys: Tensor, values: Tensor, bias: Tensor, heads: int) -> Tensor:
-    """Multi-head attention with an additive bias (B, 1 or H, Q, C). (B, Q, D), (B, C, D) -> (B, Q, D)"""
-    split = [x.unflatten(-1, (heads, -1)).transpose(1, 2) for x in (query, keys, values)]
-    out = F.scaled_dot_product_attention(*split, attn_mask=bias)
+    """Multi-head attention, bias (B, 1 or H, Q, C) added. (B, Q, D), (B, C, D) -> (B, Q, D)"""
+    q, k, v = (x.unflatten(-1, (heads, -1)).transpose(1, 2) for x in (query, keys, values))
+    out = F.scaled_dot_product_attention(q, k, v, attn_mask=bias)
     return out.transpose(1, 2).flatten(-2)
 
 
@@ -110,8 +110,8 @@ class SelfAttention(nn.Module):
         else:
             query = packing.unpack(projected[:, :width])
             keys, values = remember(projected[:, width:]).chunk(2, dim=-1)
-        out = attend(query, keys, values, bias, self.heads)
-        return self.output(packing.pack(out))
+        out: Tensor = self.output(packing.pack(attend(query, keys, values, bias, self.heads)))
+        return out
 
 
 @dataclass
@@ -129,7 +129,7 @@ class SourceView:
 
 
 class CrossAttention(nn.Module):
-    """Rows look at the first `moment` source states. Systems replace it with modules of this shape."""
+    """Rows look at the first `moment` source states; systems may bring modules of this shape."""
 
     def __init__(self, dims: Dims) -> None:
         super().__init__()
@@ -161,7 +161,8 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(N, D) -> (N, D)"""
-        return self.outer(F.relu(self.inner(x), inplace=True))
+        out: Tensor = self.outer(F.relu(self.inner(x), inplace=True))
+        return out
 
 
 class Residual(nn.Module):
@@ -226,6 +227,8 @@ class DecoderLayer(nn.Module):
 class Positions(nn.Module):
     """Sinusoids; position p uses angle p + 2, as fairseq counts after its padding symbol."""
 
+    frequencies: Tensor
+
     def __init__(self, width: int) -> None:
         super().__init__()
         half = width // 2
@@ -246,7 +249,7 @@ class DecoderOutput:
 
 
 class Transformer(nn.Module):
-    """Encoder, decoder, embeddings and output projection; `cross` makes each layer's cross-attention."""
+    """Encoder, decoder, embeddings, output; `cross` makes the cross-attention of each layer."""
 
     def __init__(
         self, dims: Dims, cross: Callable[[Dims], CrossAttention] = CrossAttention

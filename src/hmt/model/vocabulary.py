@@ -16,9 +16,10 @@ CHUNK_CELLS = 1 << 22  # logits held at a time (16 MB in float32): stays in reus
 
 
 def gold_log_prob(states: Tensor, weight: Tensor, gold: Tensor) -> tuple[Tensor, Tensor]:
-    """log p(gold) and the vocabulary's mean log p. (N, D), (V, D), (N,) -> (N,) twice, at least float32"""
-    out: tuple[Tensor, Tensor] = _GoldLogProb.apply(states, weight, gold)  # type: ignore[no-untyped-call]
-    return out
+    """log p(gold) and the mean log p over the vocabulary. (N, D), (V, D), (N,) -> (N,) twice"""
+    apply: Any = _GoldLogProb.apply  # untyped in torch
+    gold_and_mean: tuple[Tensor, Tensor] = apply(states, weight, gold)
+    return gold_and_mean
 
 
 def smoothed(gold: Tensor, mean: Tensor, smoothing: float) -> Tensor:

@@ -25,11 +25,11 @@ WEIGHTS, CONFIG = "model.safetensors", "config.json"
 def write_atomically(path: Path, content: bytes) -> None:
     """Replace a file in one step: after a crash it is the old one or the new one."""
     beside = path.with_name(f".{path.name}.{os.getpid()}")
-    with open(beside, "wb") as file:
+    with beside.open("wb") as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
-    os.replace(beside, path)
+    beside.replace(path)
 
 
 def describe(system: System, facts: dict[str, Any]) -> dict[str, Any]:

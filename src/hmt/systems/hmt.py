@@ -28,7 +28,7 @@ ATTENTION = ("multiple", "max", "selected")
 
 
 @dataclass(frozen=True)
-class Config:
+class HMTConfig:
     dims: Dims
     lower: int | tuple[int, int] = 3  # L; a range is sampled anew for each batch
     states: int = 6  # K
@@ -49,11 +49,11 @@ class Config:
 
     @property
     def lower_range(self) -> tuple[int, int]:
-        return (self.lower, self.lower) if isinstance(self.lower, int) else tuple(self.lower)
+        return (self.lower, self.lower) if isinstance(self.lower, int) else self.lower
 
 
 @dataclass(frozen=True)
-class Knobs:
+class HMTKnobs:
     """The latency dial of one session."""
 
     lower: int = 3  # L: tokens read before the first word can be written
@@ -107,11 +107,11 @@ class States:
 
 class HMT(System):
     name: ClassVar[str] = "hmt"
-    Config: ClassVar[type] = Config
-    Knobs: ClassVar[type] = Knobs
-    config: Config
+    Config: ClassVar[type] = HMTConfig
+    Knobs: ClassVar[type] = HMTKnobs
+    config: HMTConfig
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: HMTConfig) -> None:
         super().__init__()
         self.config = config
         self.transformer = Transformer(config.dims)
@@ -126,13 +126,13 @@ class HMT(System):
         c = self.config
         return {"lower": (low + high) // 2, "states": c.states, "attention": c.attention}
 
-    def sample(self, draw: random.Random) -> Knobs:
-        chosen: Knobs = self.knobs(lower=draw.randint(*self.config.lower_range))
+    def sample(self, draw: random.Random) -> HMTKnobs:
+        chosen: HMTKnobs = self.knobs(lower=draw.randint(*self.config.lower_range))
         return chosen
 
     # ---- training
 
-    def forward_states(self, batch: Batch, knobs: Knobs) -> States:
+    def forward_states(self, batch: Batch, knobs: HMTKnobs) -> States:
         """One pass over all states of a batch (Eq. 3-6)."""
         if knobs.attention == "selected":
             raise UserError('attention "selected" exists at inference only; use multiple or max.')
@@ -158,7 +158,7 @@ class HMT(System):
         return States(table, confidence.to(gold.dtype), gold, mean, (size, steps, moments))
 
     def confidence(self, states: Tensor, means: Tensor) -> Tensor:
-        """Logit of c_{i,t} from the state and the mean of its source (Eq. 6). (N, D) twice -> (N,)"""
+        """Logit of c_{i,t} from state and source mean (Eq. 6). (N, D) twice -> (N,)"""
         w_state, w_mean = self.selection.weight[0].chunk(2)
         return states @ w_state + means @ w_mean
 
@@ -174,7 +174,7 @@ class HMT(System):
         wait = F.logsigmoid(-states.confidence).masked_fill(is_last, NEVER)
         return states.spread(write, NEVER), states.spread(wait, 0.0)
 
-    def losses(self, batch: Batch, knobs: Knobs) -> Loss:
+    def losses(self, batch: Batch, knobs: HMTKnobs) -> Loss:
         """Eq. 8-12: the likelihood over all selections, expected latency, and every state's own."""
         states = self.forward_states(batch, knobs)
         write, wait = self.transitions(states)
@@ -196,7 +196,7 @@ class HMT(System):
         weighted = states.spread(log_prob * states.table.copies / k, 0.0)
         return -weighted.sum((1, 2))
 
-    def inspect(self, batch: Batch, knobs: Knobs) -> list[dict[str, Any]]:
+    def inspect(self, batch: Batch, knobs: HMTKnobs) -> list[dict[str, Any]]:
         states = self.forward_states(batch, knobs)
         table = states.table
         is_last = table.moment == table.last[table.sentence, table.token]
@@ -215,7 +215,7 @@ class HMT(System):
 
     # ---- streaming
 
-    def begin(self, knobs: Knobs) -> Memory:
+    def begin(self, knobs: HMTKnobs) -> Memory:
         return Memory()
 
     def bias(
@@ -256,7 +256,7 @@ class HMT(System):
     def decide(
         self, streams: Sequence[Stream], plans: Sequence[Plan], output: PassOutput
     ) -> list[Read | Write]:
-        """Write at the first confident moment of y_i that is not before the last write (Sec. 3.3)."""
+        """Write at the first confident moment that is not before the last write (Sec. 3.3)."""
         confidence = self.confidence(output.states, output.means).sigmoid().tolist()
         decisions: list[Read | Write] = []
         start = 0
@@ -293,7 +293,7 @@ def expected_delay(probability: Tensor, first: Tensor, target_length: Tensor) ->
     return (delay * real).sum(1) / target_length
 
 
-def copies_of(knobs: Knobs, token: int, moment: int, end: int | None) -> int:
+def copies_of(knobs: HMTKnobs, token: int, moment: int, end: int | None) -> int:
     """How many of the K states of a token fall on a moment; `end` is J once it is known."""
     start = knobs.lower + token - 1
     above = knobs.states if moment == end else min(max(moment - start + 1, 0), knobs.states)
