@@ -6,10 +6,12 @@ import typing
 from typing import Any
 
 from hmt.errors import UserError
+from hmt.systems.full import Full
 from hmt.systems.hmt import HMT
 from hmt.systems.system import System
+from hmt.systems.wait_k import WaitK
 
-SYSTEMS: dict[str, type[System]] = {system.name: system for system in (HMT,)}
+SYSTEMS: dict[str, type[System]] = {system.name: system for system in (HMT, Full, WaitK)}
 
 
 def build(name: str, config: dict[str, Any]) -> System:
