@@ -1,0 +1,76 @@
+"""What each number of a scores.json means, in words that stand beside it."""
+
+from collections.abc import Sequence
+
+from hmt.evaluation.logs import Row
+
+UNIT_NAMES = {
+    "word": "words (what whitespace separates) on both sides",
+    "space": "words (what plain spaces separate; a non-breaking space is inside a word)",
+    "char": "source words; target characters without plain spaces",
+}
+
+Convention = dict[str, str | dict[str, str]]
+
+
+def quality_conventions(tokenize: str) -> dict[str, str]:
+    """How each quality number is computed."""
+    return {
+        "bleu": f"sacreBLEU corpus BLEU, mixed case, tokenizer {tokenize}, on the text as given",
+        "chrf": "sacreBLEU corpus chrF2, mixed case, on the text as given",
+        "bleu_tokenised_lc": "corpus BLEU, lower-cased, on the text as given without further "
+        "tokenising: the papers' number if predictions and references are tokenised text",
+    }
+
+
+def latency_conventions(
+    rows: Sequence[Row], *, tokens: bool, timed: bool, seconds_per_word: float | None
+) -> dict[str, Convention]:
+    """How the latency numbers of each convention are computed."""
+    shared: Convention = {
+        "aggregation": "unweighted mean over sentences",
+        "skipped": "sentences with nothing written or an empty source; for YAAL also those "
+        "written wholly after the source had ended",
+    }
+    found: dict[str, Convention] = {}
+    if tokens:
+        found["token"] = {
+            "unit": "tokens of the model's vocabulary on both sides",
+            "end_tokens": "counted on both sides",
+            "target_length": "written tokens for every metric, so LAAL equals AL",
+            **shared,
+        }
+    found["word"] = _word(rows) | shared
+    if timed:
+        found["word"]["computation_aware"] = _computation_aware(seconds_per_word)
+    return found
+
+
+def _word(rows: Sequence[Row]) -> Convention:
+    with_reference = any(row.reference_length for row in rows)
+    reference = "reference (written, where the reference is empty)" if with_reference else "written"
+    longer = "longer of written and reference" if with_reference else "written"
+    return {
+        "unit": UNIT_NAMES[rows[0].unit],
+        "end_tokens": "not counted",
+        "delay": "source words complete when the last piece of the target word was written",
+        "target_length": {
+            "AL": reference,
+            "AP": reference,
+            "LAAL": longer,
+            "YAAL": longer,
+            "DAL": "written",
+        },
+    }
+
+
+def _computation_aware(seconds_per_word: float | None) -> str:
+    rate = (
+        f"one source word every {seconds_per_word:g} seconds"
+        if seconds_per_word is not None
+        else "the rate of the log's writer"
+    )
+    return (
+        f"*_CA in source words at {rate}: a target word is out when its source has come, the word "
+        "before is out, and its measured computing time has passed"
+    )

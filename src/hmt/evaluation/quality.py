@@ -1,0 +1,83 @@
+"""Translation quality: sacreBLEU's scores with their signatures, and the export for COMET."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics.chrf import CHRF
+
+from hmt.errors import UserError
+from hmt.evaluation.bootstrap import Array, Statistic
+from hmt.evaluation.logs import Row
+
+QUALITIES = ("bleu", "chrf", "bleu_tokenised_lc")
+COMET_MODEL = "Unbabel/wmt22-comet-da"
+
+
+def scorers(tokenize: str = "13a") -> dict[str, BLEU | CHRF]:
+    """sacreBLEU's scorer of each of QUALITIES; `tokenize` is the tokenizer inside BLEU."""
+    if tokenize not in BLEU.TOKENIZERS:
+        allowed = ", ".join(sorted(BLEU.TOKENIZERS))
+        raise UserError(f"the BLEU tokenizer is {tokenize!r}; it must be one of {allowed}.")
+    try:
+        # force only stops sacreBLEU's advice on text that looks tokenised
+        bleu = BLEU(tokenize=tokenize, force=True)
+    except (ImportError, RuntimeError) as error:
+        raise UserError(f"the BLEU tokenizer {tokenize!r} cannot be used: {error}") from None
+    papers = BLEU(tokenize="none", lowercase=True, force=True)
+    return {"bleu": bleu, "chrf": CHRF(), "bleu_tokenised_lc": papers}
+
+
+def quality(
+    predictions: Sequence[str], references: Sequence[str], tokenize: str = "13a"
+) -> tuple[dict[str, Statistic], dict[str, str]]:
+    """The corpus scores as statistics of sentences, and their sacreBLEU signatures."""
+    if len(predictions) != len(references) or not predictions:
+        raise UserError(
+            f"there are {len(predictions)} predictions and {len(references)} references; "
+            "there must be equally many, and at least one."
+        )
+    statistics, signatures = {}, {}
+    for name, metric in scorers(tokenize).items():
+        statistics[name] = _statistic(metric, predictions, references)
+        signatures[name] = str(metric.get_signature())
+    return statistics, signatures
+
+
+def _statistic(
+    metric: BLEU | CHRF, predictions: Sequence[str], references: Sequence[str]
+) -> Statistic:
+    # sacreBLEU has no public way to per-sentence counts; its own tests of significance use this one
+    counts = metric._extract_corpus_statistics(predictions, [references])
+
+    def value(sums: Array) -> float:
+        return float(metric._compute_score_from_stats([int(total) for total in sums]).score)
+
+    return Statistic(np.array(counts, dtype=np.float64), value)
+
+
+def export_comet(directory: str | Path, rows: Sequence[Row], model: str = COMET_MODEL) -> str:
+    """Write comet.src, comet.mt, comet.ref and the same as comet.jsonl; return the command.
+
+    COMET itself is not run: its models are large, and its packages have versions of their own.
+    """
+    examples: list[dict[str, Any]] = []
+    for row in rows:
+        if row.source is None or row.reference is None:
+            raise UserError(
+                f"sentence {row.index} has no source or no reference; COMET needs both."
+            )
+        texts = {"src": row.source, "mt": row.prediction, "ref": row.reference}
+        # one line each, whatever stands inside
+        examples.append({key: " ".join(text.split()) for key, text in texts.items()})
+    folder = Path(directory)
+    for key in ("src", "mt", "ref"):
+        lines = "".join(example[key] + "\n" for example in examples)
+        (folder / f"comet.{key}").write_text(lines, encoding="utf-8")
+    lines = "".join(json.dumps(example, ensure_ascii=False) + "\n" for example in examples)
+    (folder / "comet.jsonl").write_text(lines, encoding="utf-8")
+    source, output, reference = (folder / f"comet.{key}" for key in ("src", "mt", "ref"))
+    return f"comet-score -s {source} -t {output} -r {reference} --model {model}"

@@ -1,0 +1,224 @@
+"""One point of a quality-latency curve, and the file `scores.json` that collects them."""
+
+import json
+import math
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from hmt.errors import UserError
+from hmt.evaluation.bootstrap import (
+    LEVEL,
+    RESAMPLES,
+    SEED,
+    Statistic,
+    interval,
+    mean_of,
+    resample,
+)
+from hmt.evaluation.conventions import latency_conventions, quality_conventions
+from hmt.evaluation.latency import COMPUTATION_AWARE, METRICS, latency
+from hmt.evaluation.logs import Row, row_of
+from hmt.evaluation.quality import QUALITIES, quality
+from hmt.evaluation.records import Record
+
+FORMAT = 1
+
+Point = dict[str, Any]
+PerSentence = list[dict[str, float | None] | None]
+
+
+def token_latency(records: Sequence[Record]) -> PerSentence:
+    """Latency per sentence in tokens, end tokens counted, with the written length (N)."""
+    return [_latency(record.index, record.reads, len(record.source_tokens)) for record in records]
+
+
+def word_latency(rows: Sequence[Row]) -> PerSentence:
+    """Latency per sentence in words (or the unit of the log), without end tokens (N)."""
+    # Means over the timed sentences only would compare with nothing: all are timed, or none.
+    timed = all(row.elapsed is not None or not row.delays for row in rows)
+    return [
+        _latency(
+            row.index,
+            row.delays,
+            row.source_length,
+            row.reference_length,
+            row.elapsed if timed else None,
+        )
+        for row in rows
+    ]
+
+
+def _latency(
+    index: int,
+    reads: Sequence[int],
+    source_length: int,
+    reference_length: int | None = None,
+    elapsed: Sequence[float] | None = None,
+) -> dict[str, float | None] | None:
+    try:
+        return latency(reads, source_length, reference_length, elapsed=elapsed)
+    except UserError as error:
+        raise UserError(f"sentence {index}: {error}") from None
+
+
+class Sentences:
+    """Sentences to be scored: all their corpus scores as statistics, by dotted name.
+
+    Names are quality.bleu, latency.word.AL, latency.token.AL and so on.
+    """
+
+    def __init__(
+        self,
+        sentences: Sequence[Record] | Sequence[Row],
+        *,
+        tokenize: str = "13a",
+        seconds_per_word: float | None = None,
+    ) -> None:
+        if not sentences:
+            raise UserError("there is no sentence to score.")
+        records = [sentence for sentence in sentences if isinstance(sentence, Record)]
+        self.rows = [
+            row_of(sentence, seconds_per_word) if isinstance(sentence, Record) else sentence
+            for sentence in sentences
+        ]
+        self.seconds_per_word = seconds_per_word
+        self.latency: dict[str, PerSentence] = {"word": word_latency(self.rows)}
+        if len(records) == len(sentences):
+            self.latency["token"] = token_latency(records)
+        self.statistics: dict[str, Statistic] = {}
+        self.signatures: dict[str, str] = {}
+        references = [row.reference for row in self.rows if row.reference is not None]
+        if len(references) == len(self.rows):
+            predictions = [row.prediction for row in self.rows]
+            found, self.signatures = quality(predictions, references, tokenize)
+            self.statistics |= {f"quality.{name}": statistic for name, statistic in found.items()}
+        elif references:
+            raise UserError("some sentences have a reference and some have none.")
+        for convention, values in self.latency.items():
+            for metric in _metrics(values):
+                column = [value[metric] if value else None for value in values]
+                self.statistics[f"latency.{convention}.{metric}"] = mean_of(column)
+
+
+def _metrics(values: PerSentence) -> list[str]:
+    aware = any(value and COMPUTATION_AWARE[0] in value for value in values)
+    return [*METRICS, *(COMPUTATION_AWARE if aware else ())]
+
+
+def score(
+    sentences: Sequence[Record] | Sequence[Row],
+    *,
+    settings: Mapping[str, Any] | None = None,
+    tokenize: str = "13a",
+    seconds_per_word: float | None = None,
+    resamples: int = RESAMPLES,
+    seed: int = SEED,
+) -> Point:
+    """A point of scores.json: quality, latency, their intervals and what the numbers mean.
+
+    `seconds_per_word` is the speaking rate for computation-aware latency from records with times.
+    With zero resamples there are no intervals.
+    """
+    scored = Sentences(sentences, tokenize=tokenize, seconds_per_word=seconds_per_word)
+    values = {name: _number(s.corpus()) for name, s in scored.statistics.items()}
+    drawn = resample(scored.statistics, resamples, seed) if resamples else {}
+    intervals = {name: interval(found) for name, found in drawn.items()}
+    point: Point = {
+        "settings": dict(settings or {}),
+        "sentences": len(scored.rows),
+        "quality": _quality_part(values),
+        "latency": _latency_part(scored, values),
+        "skipped": {name: _skipped(found) for name, found in scored.latency.items()},
+        "intervals": None,
+        "signatures": scored.signatures,
+        "conventions": {
+            "quality": quality_conventions(tokenize),
+            "latency": latency_conventions(
+                scored.rows,
+                tokens="token" in scored.latency,
+                timed=COMPUTATION_AWARE[0] in _metrics(scored.latency["word"]),
+                seconds_per_word=seconds_per_word,
+            ),
+        },
+    }
+    if resamples:
+        point["intervals"] = {
+            "method": "percentile bootstrap over sentences",
+            "level": LEVEL,
+            "resamples": resamples,
+            "seed": seed,
+            "quality": _quality_part(intervals),
+            "latency": _latency_part(scored, intervals),
+        }
+    return point
+
+
+def _number(value: float) -> float | None:
+    return None if math.isnan(value) else value
+
+
+def _quality_part(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: values.get(f"quality.{name}") for name in QUALITIES}
+
+
+def _latency_part(scored: Sentences, values: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        convention: {
+            metric: values[f"latency.{convention}.{metric}"]
+            for metric in _metrics(scored.latency[convention])
+        }
+        if convention in scored.latency
+        else None
+        for convention in ("token", "word")
+    }
+
+
+def _skipped(values: PerSentence) -> dict[str, int]:
+    """Sentences without a value: nothing written or no source; for YAAL all written too late."""
+    return {
+        "sentences": sum(value is None for value in values),
+        "YAAL": sum(value is None or value["YAAL"] is None for value in values),
+    }
+
+
+def read_points(path: str | Path) -> list[Point]:
+    """The points of a scores.json; none if there is no such file yet."""
+    if not Path(path).exists():
+        return []
+    try:
+        content = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (ValueError, OSError) as error:
+        raise UserError(f"{path} cannot be read as JSON: {error}.") from None
+    points = content.get("points") if isinstance(content, dict) else None
+    if not isinstance(points, list) or not all(
+        isinstance(point, dict) and isinstance(point.get("settings"), dict) for point in points
+    ):
+        raise UserError(
+            f"{path} must be an object with a list 'points' whose members have 'settings'; "
+            "move the file away to start a new one."
+        )
+    return points
+
+
+def add_point(path: str | Path, point: Point) -> None:
+    """Put a point into scores.json, in the place of one with equal settings if there is one.
+
+    The file is replaced in one step: an interrupted sweep leaves the old one.
+    """
+    points = read_points(path)
+    # as JSON would give them back: tuples become lists, keys become text
+    settings = json.loads(json.dumps(point["settings"]))
+    places = [i for i, old in enumerate(points) if old["settings"] == settings]
+    if places:
+        points[places[0]] = point
+    else:
+        points.append(point)
+    text = json.dumps({"format": FORMAT, "points": points}, indent=1, allow_nan=False)
+    draft = Path(f"{path}.part")
+    with draft.open("w", encoding="utf-8") as file:
+        file.write(text + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(path)
