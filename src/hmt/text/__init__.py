@@ -1,0 +1,1 @@
+"""Text: tokenizers, live detokenising, prepared corpora, cutting a stream into sentences."""

@@ -1,0 +1,179 @@
+"""Prepared parallel text: memory-mapped token files of pairs that open at once at any size.
+
+A prepared directory holds `data.json`, one tokenizer file (or one per side) and, for each split
+and side, `SPLIT.SIDE.tokens` (ids of all sentences, each with its end token) and
+`SPLIT.SIDE.offsets` (where each sentence starts, and the end; N + 1 numbers).
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hmt.errors import UserError
+from hmt.text.tokenizer import Tokenizer
+
+FORMAT = 1
+DATA_FILE = "data.json"
+SIDES = ("source", "target")
+
+
+@dataclass(frozen=True, eq=False)
+class Side:
+    """One language of a split; N sentences."""
+
+    tokens: NDArray[np.unsignedinteger[Any]]
+    offsets: NDArray[np.int64]
+    lengths: NDArray[np.int32]
+
+    @classmethod
+    def open(cls, directory: Path, split: str, side: str, dtype: str) -> "Side":
+        """Map the two files of one side and check that they belong together."""
+        stem = directory / f"{split}.{side}"
+        try:
+            offsets = np.memmap(f"{stem}.offsets", dtype="<i8", mode="r")
+            tokens = np.memmap(f"{stem}.tokens", dtype=np.dtype(dtype).newbyteorder("<"), mode="r")
+        except (OSError, ValueError) as error:
+            raise UserError(
+                f"The token files {stem}.* cannot be opened ({error}); run hmt prepare again."
+            ) from error
+        if offsets[0] != 0 or offsets[-1] != len(tokens):
+            raise UserError(
+                f"{stem}.tokens holds {len(tokens)} tokens but {stem}.offsets speaks of "
+                f"{offsets[-1]}; run hmt prepare again."
+            )
+        return cls(tokens, offsets, np.diff(offsets).astype(np.int32))
+
+    def sentence(self, n: int) -> NDArray[np.int64]:
+        """Ids of sentence n, end token included; (J,)."""
+        if not 0 <= n < len(self.lengths):
+            raise IndexError(f"sentence {n} of {len(self.lengths)}")
+        return self.tokens[self.offsets[n] : self.offsets[n + 1]].astype(np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class Corpus:
+    """The pairs of one split of a prepared directory."""
+
+    sides: tuple[Side, Side]
+
+    @classmethod
+    def open(cls, directory: str | Path, split: str) -> "Corpus":
+        """Map the pairs of `split` ("train", "valid" or "test"); nothing is read into memory."""
+        directory = Path(directory)
+        data = read_data(directory)
+        splits = list(data["report"]["splits"])
+        if split not in splits:
+            raise UserError(
+                f'{directory} has no split "{split}"; it has {", ".join(splits)}. '
+                "Give its files to hmt prepare."
+            )
+        source, target = (Side.open(directory, split, side, data["dtype"]) for side in SIDES)
+        if len(source.lengths) != len(target.lengths):
+            raise UserError(
+                f"{directory} holds {len(source.lengths)} sources but {len(target.lengths)} "
+                f'targets in split "{split}"; run hmt prepare again.'
+            )
+        return cls((source, target))
+
+    def __len__(self) -> int:
+        return len(self.sides[0].lengths)
+
+    @property
+    def source_lengths(self) -> NDArray[np.int32]:
+        """Source tokens of every pair, end token included; (N,)."""
+        return self.sides[0].lengths
+
+    @property
+    def target_lengths(self) -> NDArray[np.int32]:
+        """Target tokens of every pair, end token included; (N,)."""
+        return self.sides[1].lengths
+
+    def source(self, n: int) -> NDArray[np.int64]:
+        """Source ids of pair n, end token included; (J,)."""
+        return self.sides[0].sentence(n)
+
+    def target(self, n: int) -> NDArray[np.int64]:
+        """Target ids of pair n, end token included; (I,)."""
+        return self.sides[1].sentence(n)
+
+
+def open_tokenizers(directory: str | Path) -> tuple[Tokenizer, Tokenizer]:
+    """Source and target tokenizer of a directory; the same object twice if they share one."""
+    directory = Path(directory)
+    joint = directory / "tokenizer.json"
+    if joint.exists():
+        tokenizer = Tokenizer.load(joint)
+        return tokenizer, tokenizer
+    source, target = (directory / f"{side}.tokenizer.json" for side in SIDES)
+    if not source.exists() and not target.exists():
+        raise UserError(
+            f"{directory} holds neither tokenizer.json nor {source.name} and {target.name}; "
+            "give a directory made by hmt prepare, or a model directory."
+        )
+    return Tokenizer.load(source), Tokenizer.load(target)
+
+
+def save_tokenizers(directory: str | Path, tokenizers: tuple[Tokenizer, Tokenizer]) -> None:
+    """Write the tokenizer file or files that `open_tokenizers` reads."""
+    source, target = tokenizers
+    if source is target:
+        source.save(Path(directory) / "tokenizer.json")
+    else:
+        for side, tokenizer in zip(SIDES, tokenizers, strict=True):
+            tokenizer.save(Path(directory) / f"{side}.tokenizer.json")
+
+
+def read_data(directory: Path) -> dict[str, Any]:
+    """`data.json` of a prepared directory."""
+    path = directory / DATA_FILE
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        if data["format"] != FORMAT:
+            raise UserError(
+                f"{path} has format {data['format']} but this version of hmt reads format "
+                f"{FORMAT}; run hmt prepare again."
+            )
+        data["dtype"], data["report"]["splits"]
+    except (FileNotFoundError, NotADirectoryError):
+        raise UserError(
+            f"{directory} is not a prepared directory: it has no {DATA_FILE}; make one with "
+            "hmt prepare."
+        ) from None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{path} cannot be read ({error}); run hmt prepare again.") from error
+    return dict(data)
+
+
+class SideWriter:
+    """Appends sentences to the two files of one side."""
+
+    def __init__(self, directory: Path, split: str, side: str, dtype: str) -> None:
+        self._dtype = np.dtype(dtype).newbyteorder("<")
+        self._tokens = (directory / f"{split}.{side}.tokens").open("wb")
+        self._offsets = (directory / f"{split}.{side}.offsets").open("wb")
+        self._end = 0
+        self._offsets.write(np.zeros(1, "<i8").tobytes())
+
+    def add(self, tokens: NDArray[Any], lengths: NDArray[Any]) -> None:
+        """Append sentences of these lengths, laid end to end; (sum of lengths,), (N,)."""
+        self._tokens.write(tokens.astype(self._dtype).tobytes())
+        ends = np.cumsum(lengths, dtype=np.int64) + self._end
+        self._offsets.write(ends.astype("<i8").tobytes())
+        self._end += len(tokens)
+
+    def __enter__(self) -> "SideWriter":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._tokens.close()
+        self._offsets.close()

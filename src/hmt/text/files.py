@@ -1,0 +1,89 @@
+"""Plain or gzip text files of one sentence per line, checked before anything is made of them."""
+
+import codecs
+import gzip
+import hashlib
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, cast
+
+from hmt.errors import UserError
+
+
+@dataclass(frozen=True)
+class TextFile:
+    """One checked side of a split."""
+
+    path: Path
+    lines: int
+    sha256: str
+
+
+def scan(path: Path) -> TextFile:
+    """Read a whole file once: its lines, its checksum, and whether it is text at all."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    digest = hashlib.sha256()
+    lines, last = 0, b"\n"
+    try:
+        with open_lines(path) as file:
+            while block := file.read(1 << 20):
+                digest.update(block)
+                decoder.decode(block)
+                lines += block.count(b"\n")
+                last = block
+        decoder.decode(b"", final=True)
+    except UnicodeDecodeError as error:
+        line = lines + error.object[: error.start].count(b"\n") + 1
+        raise UserError(
+            f"{path}, line {line}: not UTF-8 text (byte 0x{error.object[error.start]:02x}); "
+            "convert the file to UTF-8 first."
+        ) from error
+    except (OSError, EOFError, zlib.error) as error:
+        if not path.is_file():
+            raise UserError(f"There is no text file {path}; check the name.") from error
+        raise UserError(f"{path}, line {lines + 1}: cannot be read ({error}).") from error
+    lines += not last.endswith(b"\n")
+    if lines == 0:
+        raise UserError(f"{path} is empty; it must hold one sentence per line.")
+    return TextFile(path, lines, digest.hexdigest())
+
+
+def open_lines(path: Path) -> IO[bytes]:
+    """A plain or gzip file, told apart by its first bytes, placed behind a byte order mark."""
+    with path.open("rb") as file:
+        zipped = file.read(2) == b"\x1f\x8b"
+    opener = gzip.open if zipped else open
+    lines = cast(IO[bytes], opener(path, "rb"))
+    try:
+        if lines.read(3) != codecs.BOM_UTF8:
+            lines.seek(0)
+    except BaseException:
+        lines.close()
+        raise
+    return lines
+
+
+class Sample:
+    """About `lines` lines spread evenly over files of equal length; the same every time."""
+
+    def __init__(
+        self, files: Iterable[TextFile], lines: int, progress: Callable[[int, int], None]
+    ) -> None:
+        self._files = list(files)
+        self._each = max(1, lines // len(self._files))
+        self.lines = sum(min(self._each, file.lines) for file in self._files)
+        self._progress = progress
+
+    def __iter__(self) -> Iterator[str]:
+        done = 0
+        for file in self._files:
+            each = min(self._each, file.lines)
+            with open_lines(file.path) as lines:
+                for n, line in enumerate(lines):
+                    if (n + 1) * each // file.lines > n * each // file.lines:
+                        yield line.decode("utf-8")
+                        done += 1
+                        if done % 10_000 == 0 or done == self.lines:
+                            self._progress(done, self.lines)

@@ -1,0 +1,300 @@
+"""From parallel text files to a prepared directory: vocabulary, filtering, token files."""
+
+import hashlib
+import json
+import os
+import platform
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from importlib.metadata import PackageNotFoundError, version
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+from hmt.errors import UserError
+from hmt.text.corpus import DATA_FILE, FORMAT, SIDES, Corpus, SideWriter, read_data, save_tokenizers
+from hmt.text.encoder import Block, Encoder, SplitReport, Tokenizers, encode_all
+from hmt.text.files import Sample, TextFile, open_lines, scan
+from hmt.text.tokenizer import Tokenizer, train_bpe, train_words
+
+VOCABULARIES = ("joint-bpe", "bpe", "words", "given")
+BLOCK_PAIRS = 10_000
+# Below this the start of the worker processes costs more than they save.
+PARALLEL_PAIRS = 100_000
+
+Files = dict[str, tuple[TextFile, TextFile]]  # split -> source, target
+Progress = Callable[[str, int, int], None]  # stage, done, total
+
+
+@dataclass(frozen=True)
+class Prepare:
+    """Settings of `hmt prepare`; documented in docs/data.md."""
+
+    source: Path
+    target: Path
+    valid_source: Path
+    valid_target: Path
+    output: Path
+    test_source: Path | None = None
+    test_target: Path | None = None
+    vocabulary: str = "joint-bpe"
+    size: int = 32_000
+    min_count: int = 5
+    lowercase: bool = False
+    tokenised: bool = False
+    source_tokenizer: Path | None = None
+    target_tokenizer: Path | None = None
+    max_tokens: int = 250
+    max_ratio: float = 9.0
+    vocabulary_lines: int = 2_000_000
+    workers: int = field(default_factory=lambda: min(os.cpu_count() or 1, 8))
+
+    def splits(self) -> dict[str, tuple[Path, Path]]:
+        """Source and target file of each split that was given."""
+        pairs = {
+            "train": (self.source, self.target),
+            "valid": (self.valid_source, self.valid_target),
+            "test": (self.test_source, self.test_target),
+        }
+        return {name: (Path(s), Path(t)) for name, (s, t) in pairs.items() if s and t}
+
+
+@dataclass(frozen=True)
+class Report:
+    """What `prepare` did; also stored in data.json."""
+
+    source_size: int
+    target_size: int
+    vocabulary_lines: int
+    splits: dict[str, SplitReport]
+
+
+def prepare(settings: Prepare, progress: Progress = lambda stage, done, total: None) -> Report:
+    """Make the prepared directory `settings.output`, or find it made with the same settings."""
+    _check(settings)
+    paths = list(chain.from_iterable(settings.splits().values()))
+    scans = []
+    with ThreadPoolExecutor(2) as pool:
+        for scanned in pool.map(scan, paths):
+            scans.append(scanned)
+            progress("check", len(scans), len(paths))
+    files = dict(zip(settings.splits(), zip(scans[::2], scans[1::2], strict=True), strict=True))
+    for source, target in files.values():
+        if source.lines != target.lines:
+            raise UserError(
+                f"{source.path} has {source.lines} lines but {target.path} has {target.lines}; "
+                "line n of one must be the translation of line n of the other."
+            )
+    request = _request(settings, files)
+    output = Path(settings.output).resolve()
+    return _earlier_report(output, request) or _make(settings, files, request, output, progress)
+
+
+def _make(
+    settings: Prepare,
+    files: Files,
+    request: dict[str, Any],
+    output: Path,
+    progress: Progress,
+) -> Report:
+    """Fill a directory beside `output` and give it that name once it is complete."""
+    making = None
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        making = Path(tempfile.mkdtemp(prefix=f".{output.name}.", dir=output.parent))
+        report = _write(settings, files, request, making, progress)
+        making.chmod(0o777 & ~_umask())
+        making.rename(output)
+    except BaseException as error:
+        if making is not None:
+            shutil.rmtree(making, ignore_errors=True)
+        if isinstance(error, OSError):
+            raise UserError(
+                f"{output} cannot be made ({error}); nothing that was there has changed."
+            ) from error
+        raise
+    return report
+
+
+def _check(settings: Prepare) -> None:
+    if settings.vocabulary not in VOCABULARIES:
+        raise UserError(
+            f'Vocabulary "{settings.vocabulary}" is not known; give one of '
+            f"{', '.join(VOCABULARIES)}."
+        )
+    if (settings.test_source is None) != (settings.test_target is None):
+        raise UserError("Only one side of the test split was given; give both or none.")
+    given = [settings.source_tokenizer, settings.target_tokenizer]
+    if (settings.vocabulary == "given") != all(given) or (any(given) and not all(given)):
+        raise UserError(
+            "Tokenizer files go with the vocabulary given: give the source and the target "
+            "tokenizer (the same file twice if they share one), or neither."
+        )
+    if settings.vocabulary == "given" and (settings.lowercase or settings.tokenised):
+        raise UserError(
+            "Lower-casing and tokenised text are properties of the given tokenizer file; "
+            "leave these options out."
+        )
+    for name in ("size", "min_count", "max_tokens", "max_ratio", "vocabulary_lines", "workers"):
+        if getattr(settings, name) < 1:
+            raise UserError(f"{name} is {getattr(settings, name)}; give 1 or more.")
+
+
+def _request(settings: Prepare, files: Files) -> dict[str, Any]:
+    """All that decides the result, and nothing else (names of files and places do not)."""
+    names = "vocabulary size min_count lowercase tokenised max_tokens max_ratio vocabulary_lines"
+    inputs = {
+        f"{split}.{side}": {"lines": file.lines, "sha256": file.sha256}
+        for split, pair in files.items()
+        for side, file in zip(SIDES, pair, strict=True)
+    }
+    for side, path in zip(SIDES, _given(settings), strict=False):
+        inputs[f"{side}.tokenizer"] = {"sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
+    return {"settings": {n: getattr(settings, n) for n in names.split()}, "inputs": inputs}
+
+
+def _given(settings: Prepare) -> list[Path]:
+    paths = [Path(p) for p in (settings.source_tokenizer, settings.target_tokenizer) if p]
+    for path in paths:
+        if not path.is_file():
+            raise UserError(f"There is no tokenizer file {path}; check the name.")
+    return paths
+
+
+def _earlier_report(output: Path, request: dict[str, Any]) -> Report | None:
+    """The stored report if `output` was made by the same request; an error if it holds others."""
+    if not output.exists() or (output.is_dir() and not any(output.iterdir())):
+        return None
+    try:
+        data = read_data(output)
+        if all(data[name] == value for name, value in request.items()):
+            report = dict(data["report"])
+            splits = {name: SplitReport(**counts) for name, counts in report.pop("splits").items()}
+            for split in splits:
+                Corpus.open(output, split)
+            return Report(**report, splits=splits)
+    except (UserError, KeyError, TypeError):
+        pass
+    raise UserError(
+        f"{output} already holds something else (other files, other settings, other text, or "
+        "a damaged copy) and was left as it is; name another output directory or remove it."
+    )
+
+
+def _write(
+    settings: Prepare,
+    files: Files,
+    request: dict[str, Any],
+    directory: Path,
+    progress: Progress,
+) -> Report:
+    tokenizers, lines = _make_tokenizers(settings, files["train"], progress)
+    save_tokenizers(directory, tokenizers)
+    source_size, target_size = (tokenizer.size for tokenizer in tokenizers)
+    dtype = "uint16" if max(source_size, target_size) < 1 << 16 else "uint32"
+    splits: dict[str, SplitReport] = {}
+    for split, pair in files.items():
+        splits[split] = _write_split(settings, split, pair, tokenizers, directory, dtype, progress)
+        if splits[split].kept == 0:
+            raise UserError(
+                f"No pair of {pair[0].path} and {pair[1].path} is left: of {pair[0].lines}, "
+                f"{splits[split].empty} are empty, {splits[split].too_long} too long and "
+                f"{splits[split].ratio} too unequal; raise the limits or check the files."
+            )
+    report = Report(source_size, target_size, lines, splits)
+    data = {
+        "format": FORMAT,
+        **request,
+        "dtype": dtype,
+        "report": asdict(report),
+        "files": {split: [str(file.path) for file in pair] for split, pair in files.items()},
+        "versions": {
+            "python": platform.python_version(),
+            **{name: _version(name) for name in ("hmt", "tokenizers", "numpy")},
+        },
+    }
+    text = json.dumps(data, indent=2, ensure_ascii=False) + "\n"
+    (directory / DATA_FILE).write_text(text, encoding="utf-8")
+    return report
+
+
+def _make_tokenizers(
+    settings: Prepare, pair: tuple[TextFile, TextFile], progress: Progress
+) -> tuple[Tokenizers, int]:
+    """The tokenizers, and how many lines they were learned from."""
+    if settings.vocabulary == "given":
+        paths = _given(settings)
+        loaded = Tokenizer.load(paths[0])
+        shared = paths[0].samefile(paths[1])
+        return (loaded, loaded if shared else Tokenizer.load(paths[1])), 0
+    counted = partial(progress, "vocabulary")
+    total = min(2 * pair[0].lines, settings.vocabulary_lines)
+    if settings.vocabulary == "joint-bpe":
+        both = Sample(pair, total, counted)
+        joint = train_bpe(
+            both, settings.size, lowercase=settings.lowercase, tokenised=settings.tokenised
+        )
+        return (joint, joint), both.lines
+
+    def learn(file: TextFile) -> tuple[Tokenizer, int]:
+        if settings.vocabulary == "words":
+            # A frequency cut is a statement about the whole text, so nothing is left out.
+            every = Sample((file,), file.lines, counted)
+            return train_words(every, settings.min_count, lowercase=settings.lowercase), file.lines
+        some = Sample((file,), min(file.lines, max(1, total // 2)), counted)
+        return train_bpe(
+            some, settings.size, lowercase=settings.lowercase, tokenised=settings.tokenised
+        ), some.lines
+
+    (source, source_lines), (target, target_lines) = learn(pair[0]), learn(pair[1])
+    return (source, target), source_lines + target_lines
+
+
+def _write_split(
+    settings: Prepare,
+    split: str,
+    pair: tuple[TextFile, TextFile],
+    tokenizers: Tokenizers,
+    directory: Path,
+    dtype: str,
+    progress: Progress,
+) -> SplitReport:
+    # What is measured must be the whole set: only training may leave pairs out.
+    limits = (settings.max_tokens, settings.max_ratio) if split == "train" else None
+    workers = settings.workers if pair[0].lines >= PARALLEL_PAIRS else 1
+    report = SplitReport()
+    with ExitStack() as stack:
+        writers = [stack.enter_context(SideWriter(directory, split, side, dtype)) for side in SIDES]
+        for encoded in encode_all(_blocks(pair), Encoder(tokenizers, limits, dtype), workers):
+            for writer, tokens, lengths in zip(
+                writers, encoded.tokens, encoded.lengths, strict=True
+            ):
+                writer.add(tokens, lengths)
+            report += encoded.report
+            progress(split, report.pairs, pair[0].lines)
+    return report
+
+
+def _blocks(pair: tuple[TextFile, TextFile]) -> Iterator[Block]:
+    with open_lines(pair[0].path) as sources, open_lines(pair[1].path) as targets:
+        while block := b"".join(islice(sources, BLOCK_PAIRS)):
+            yield Block(block, b"".join(islice(targets, BLOCK_PAIRS)))
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "unknown"
+
+
+def _umask() -> int:
+    # There is no way to ask without setting.
+    mask = os.umask(0o022)
+    os.umask(mask)
+    return mask

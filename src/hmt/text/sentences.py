@@ -1,0 +1,53 @@
+"""Cutting an endless stream of words into sentences, live and without looking ahead."""
+
+import re
+
+from hmt.errors import UserError
+
+ENDS = "!?…。！？｡؟।॥։"
+OPENING = "\"'“”„‚‘’«»‹›([{（【「『¿¡"
+CLOSING = "\"'“”‘’«»‹›)]}）】」』"
+# Letters with dots between them ("z.B", "U.S"), one letter (an initial), an ordinal, a numeral.
+DOT_CONTINUES = re.compile(r"(?:[^\W\d_]\.)+[^\W\d_]|[^\W_]|\d\d|[IVX]+")
+# Left out are those that also end sentences as plain words ("no", "art", "max", "fig", "Jan").
+_ABBREVIATIONS = """
+    abs abt allg aufl bd bspw bzgl bzw ca dgl dipl dr ebd evtl ff fr geb ggf hr hrsg ing inkl insb
+    jh jhd kap lt mio mrd nr phil prof rd rer resp sog std str tel usw vgl zit zzgl
+    al approx apt assn ave blvd capt cf cmdr corp dept eds eg esp etc figs gov ie inc jr lt ltd
+    messrs mr mrs ms mt nos pp rev sen sgt sr st univ viz vol vols vs
+    feb apr jul aug sept okt oct nov dez dec
+"""
+ABBREVIATIONS = frozenset(_ABBREVIATIONS.split())
+
+
+class SentenceCutter:
+    """Decides after each word whether the sentence ends with it."""
+
+    def __init__(self, max_words: int = 80) -> None:
+        if max_words < 1:
+            raise UserError(f"A sentence of at most {max_words} words is none; give 1 or more.")
+        self._max_words = max_words
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget the sentence under way, as after a pause."""
+        self._words = 0
+        self._speaks = False
+
+    def push(self, word: str) -> bool:
+        """Whether the sentence ends after this word."""
+        self._words += 1
+        # A lone quote or a second "!" belongs to what follows: no sentence is bare punctuation.
+        self._speaks = self._speaks or any(c.isalnum() for c in word)
+        ends = self._words >= self._max_words or (self._speaks and _ends_sentence(word))
+        if ends:
+            self.reset()
+        return ends
+
+
+def _ends_sentence(word: str) -> bool:
+    core = word.rstrip(CLOSING)
+    if not core.endswith("."):
+        return core.endswith(tuple(ENDS))
+    stem = core[:-1].lstrip(OPENING)
+    return not DOT_CONTINUES.fullmatch(stem) and stem.lower() not in ABBREVIATIONS

@@ -1,0 +1,316 @@
+"""Text to token ids and back, one word at a time, so that more text never changes earlier ids."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from pathlib import Path
+
+import tokenizers as hf
+from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
+
+from hmt.errors import UserError
+from hmt.text.words import BOS, EOS, PAD, SPECIALS, UNK, Detokenizer, Piece
+
+__all__ = [
+    "BOS",
+    "EOS",
+    "PAD",
+    "SPECIALS",
+    "UNK",
+    "Tokenizer",
+    "bpe_tokenizer_from_codes",
+    "train_bpe",
+    "train_words",
+    "word_tokenizer",
+]
+
+MARK = "▁"
+END_OF_WORD = "</w>"
+CONTINUES = "@@"
+# Entries from this one on are steps of merges that the imported dictionary does not hold.
+SCAFFOLD = "<scaffold>"
+# Punctuation, symbols and digits stand alone, with the word mark if they start the word.
+ALONE = rf"{MARK}?[[\p{{P}}\p{{S}}\p{{Nd}}]&&[^{MARK}]]"
+# About 50 MB of remembered words; natural text repeats nearly all of its words within that.
+REMEMBERED_WORDS = 200_000
+
+
+class Tokenizer:
+    """A vocabulary and its rule for cutting a word into pieces (a `tokenizer.json` on disk)."""
+
+    def __init__(self, backend: hf.Tokenizer) -> None:
+        # Text that happens to read "</s>" is text: it must not end the sentence.
+        backend.encode_special_tokens = True
+        self._backend = backend
+        self._symbols = _symbols(backend)
+        self.pieces = _pieces(backend, self._symbols)
+        self.size = len(self.pieces)
+        self._remembered: dict[str, tuple[int, ...]] = {}
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of `text` without an end token: the ids of its words, one after the other; (J,)."""
+        return self.encode_batch([text])[0]
+
+    def encode_batch(self, lines: Sequence[str]) -> list[list[int]]:
+        """`encode` of every line; B x (J,)."""
+        sentences = [line.split() for line in lines]
+        ids = self._word_ids(set(chain.from_iterable(sentences)))
+        return [list(chain.from_iterable(map(ids.__getitem__, words))) for words in sentences]
+
+    def piece(self, id: int) -> str:
+        """The vocabulary entry as it is written in tables and records."""
+        return self._symbols[id]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Readable text of `ids`; end token and pad are dropped, unknown shows as "<unk>"."""
+        words = Detokenizer(self)
+        return "".join(words.push(id) for id in ids)
+
+    def normalize(self, text: str) -> str:
+        """`text` as the vocabulary sees it: composed, lower-cased if so trained, single spaces."""
+        text = " ".join(_clean(text).split())
+        normalizer = self._backend.normalizer
+        return text if normalizer is None else str(normalizer.normalize_str(text))
+
+    def to_json(self) -> str:
+        """The contents of the tokenizer file."""
+        return self._backend.to_str(pretty=True)
+
+    def save(self, path: str | Path) -> None:
+        """Write the tokenizer file."""
+        Path(path).write_text(self.to_json(), encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Tokenizer":
+        """Read a tokenizer file."""
+        try:
+            return cls.from_json(Path(path).read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise UserError(
+                f"There is no tokenizer file {path}; hmt prepare makes one, and every model "
+                "directory holds one."
+            ) from None
+        except (OSError, ValueError, UserError) as error:
+            raise UserError(
+                f"{path} cannot be used as a tokenizer file ({error}); "
+                "give one made by hmt prepare or hmt convert."
+            ) from error
+
+    @classmethod
+    def from_json(cls, text: str) -> "Tokenizer":
+        """A tokenizer from the contents of its file."""
+        try:
+            backend = hf.Tokenizer.from_str(text)
+        except Exception as error:  # the library raises bare Exception for a malformed file
+            raise UserError(f"not a tokenizer: {error}") from error
+        return cls(backend)
+
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return Tokenizer.from_json, (self.to_json(),)
+
+    def _word_ids(self, words: set[str]) -> dict[str, tuple[int, ...]]:
+        """Ids of at least these words; the table is shared, so callers must not change it."""
+        table = self._remembered
+        missing = [word for word in words if word not in table]
+        if not missing:
+            return table
+        if len(table) + len(missing) > REMEMBERED_WORDS:
+            table = self._remembered = {}
+            missing = list(words)
+        encodings = self._backend.encode_batch_fast(
+            [_clean(word) for word in missing], add_special_tokens=False
+        )
+        for word, encoding in zip(missing, encodings, strict=True):
+            table[word] = tuple(id if UNK < id < self.size else UNK for id in encoding.ids)
+        return table
+
+
+def train_bpe(
+    lines: Iterable[str], size: int, *, lowercase: bool = False, tokenised: bool = False
+) -> Tokenizer:
+    """Byte-pair encoding of `size` entries, the four special ones included.
+
+    In raw text punctuation and digits become pieces of their own; `tokenised` text is taken as it
+    is. Single characters take at most half of the vocabulary: beyond that the rarest are unknown.
+    """
+    if size < 8:
+        raise UserError(f"A vocabulary of {size} entries is too small; give 8 or more.")
+    lines = list(lines) if isinstance(lines, Iterator) else lines
+    tokenizer = _fit_bpe(lines, size, [MARK], size, lowercase, tokenised)
+    characters = size // 2
+    if sum(len(symbol) == 1 for symbol in tokenizer._symbols) > characters:
+        counts: Counter[str] = Counter()
+        for line in lines:
+            counts.update(tokenizer.normalize(line))
+        del counts[" "]
+        # Not left to the trainer, which breaks ties differently from run to run.
+        kept = sorted(counts, key=lambda c: (-counts[c], c))[: characters - 1]
+        tokenizer = _fit_bpe(lines, size, [MARK, *kept], characters, lowercase, tokenised)
+    return tokenizer
+
+
+def train_words(lines: Iterable[str], min_count: int = 1, *, lowercase: bool = False) -> Tokenizer:
+    """A vocabulary of the words seen at least `min_count` times, most frequent first."""
+    if min_count < 1:
+        raise UserError(f"The least word count is {min_count}; give 1 or more.")
+    backend = hf.Tokenizer(models.WordLevel(unk_token=SPECIALS[UNK]))
+    backend.normalizer = normalizers.Sequence(_composed(lowercase))
+    backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    trainer = trainers.WordLevelTrainer(
+        vocab_size=2**31,
+        min_frequency=min_count,
+        special_tokens=list(SPECIALS),
+        show_progress=False,
+    )
+    backend.train_from_iterator(_one_spaced(lines), trainer)
+    if backend.get_vocab_size() == len(SPECIALS):
+        raise UserError(f"The text for the vocabulary has no word that occurs {min_count} times.")
+    return Tokenizer(backend)
+
+
+def word_tokenizer(words: Sequence[str]) -> Tokenizer:
+    """A word vocabulary given in order; the four special entries are put first if missing."""
+    vocabulary = {word: id for id, word in enumerate(_with_specials(words))}
+    backend = hf.Tokenizer(models.WordLevel(vocabulary, unk_token=SPECIALS[UNK]))
+    backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    return Tokenizer(backend)
+
+
+def bpe_tokenizer_from_codes(codes: Iterable[str], dictionary: Sequence[str]) -> Tokenizer:
+    """The tokenizer of subword-nmt codes (version 0.2) and a dictionary of its pieces, in order.
+
+    The dictionary writes "wor@@" where the word goes on and "word" where it ends.
+    """
+    merges = _read_codes(codes)
+    vocabulary = {
+        word if id < len(SPECIALS) else _suffixed(word): id
+        for id, word in enumerate(_with_specials(dictionary))
+    }
+    steps = chain.from_iterable((left, right, left + right) for left, right in merges)
+    for symbol in (SCAFFOLD, *steps):
+        vocabulary.setdefault(symbol, len(vocabulary))
+    backend = hf.Tokenizer(
+        models.BPE(vocabulary, merges, unk_token=SPECIALS[UNK], end_of_word_suffix=END_OF_WORD)
+    )
+    backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    backend.decoder = decoders.BPEDecoder(suffix=END_OF_WORD)
+    return Tokenizer(backend)
+
+
+def _fit_bpe(
+    lines: Iterable[str],
+    size: int,
+    alphabet: list[str],
+    characters: int,
+    lowercase: bool,
+    tokenised: bool,
+) -> Tokenizer:
+    backend = hf.Tokenizer(models.BPE(unk_token=SPECIALS[UNK], fuse_unk=True))
+    # The word mark in the input would read as the start of another word.
+    backend.normalizer = normalizers.Sequence(
+        [*_composed(lowercase), normalizers.Replace(MARK, "_")]
+    )
+    steps = [
+        pre_tokenizers.WhitespaceSplit(),
+        pre_tokenizers.Metaspace(MARK, prepend_scheme="always", split=False),
+    ]
+    if not tokenised:
+        steps.append(pre_tokenizers.Split(hf.Regex(ALONE), "isolated"))
+    backend.pre_tokenizer = pre_tokenizers.Sequence(steps)
+    backend.decoder = decoders.Metaspace(MARK)
+    trainer = trainers.BpeTrainer(
+        vocab_size=size,
+        special_tokens=list(SPECIALS),
+        initial_alphabet=alphabet,
+        limit_alphabet=characters,
+        show_progress=False,
+    )
+    backend.train_from_iterator(_one_spaced(lines), trainer)
+    if backend.get_vocab_size() <= len(SPECIALS) + 1:
+        raise UserError("The text for the vocabulary has no words.")
+    return Tokenizer(backend)
+
+
+def _composed(lowercase: bool) -> list[normalizers.Normalizer]:
+    return [*([normalizers.Lowercase()] if lowercase else []), normalizers.NFC()]
+
+
+def _one_spaced(lines: Iterable[str]) -> Iterator[str]:
+    """Lines in which only spaces separate words: the library knows fewer separators than Python."""
+    return (" ".join(_clean(line).split()) for line in lines)
+
+
+def _clean(text: str) -> str:
+    """`text` with lone surrogates, which no encoding can carry, as question marks."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def _with_specials(words: Sequence[str]) -> list[str]:
+    given = list(words)
+    vocabulary = given if tuple(given[:4]) == SPECIALS else [*SPECIALS, *given]
+    if len(set(vocabulary)) < len(vocabulary):
+        word = Counter(vocabulary).most_common(1)[0][0]
+        raise UserError(f'The dictionary holds "{word}" twice; each entry must occur once.')
+    return vocabulary
+
+
+def _suffixed(word: str) -> str:
+    if word.endswith(CONTINUES) and word != CONTINUES:
+        return word.removesuffix(CONTINUES)
+    return word + END_OF_WORD
+
+
+def _read_codes(codes: Iterable[str]) -> list[tuple[str, str]]:
+    merges: dict[tuple[str, str], None] = {}
+    for number, line in enumerate(codes, 1):
+        if number == 1:
+            if line.split() != ["#version:", "0.2"]:
+                raise UserError(
+                    f'The codes start with "{line.strip()}" but only "#version: 0.2" of '
+                    "subword-nmt can be read; learn the codes again with subword-nmt 0.3."
+                )
+        elif line.strip():
+            pair = line.strip("\r\n ").split(" ")
+            if len(pair) != 2:
+                raise UserError(f'Line {number} of the codes, "{line.strip()}", is not a pair.')
+            merges.setdefault((pair[0], pair[1]))
+    return list(merges)
+
+
+def _symbols(backend: hf.Tokenizer) -> list[str]:
+    """Vocabulary entries in order; (V,)."""
+    vocabulary = backend.get_vocab(with_added_tokens=True)
+    symbols = sorted(vocabulary, key=lambda symbol: vocabulary[symbol])
+    if [vocabulary[symbol] for symbol in symbols] != list(range(len(symbols))):
+        raise UserError("its ids are not 0, 1, 2, and so on")
+    if tuple(symbols[:4]) != SPECIALS:
+        raise UserError(f"its first four entries are not {' '.join(SPECIALS)}")
+    return symbols
+
+
+def _pieces(backend: hf.Tokenizer, symbols: list[str]) -> list[Piece]:
+    """How each entry is shown; renames imported entries in `symbols` as their dictionary did."""
+    decoder = json.loads(backend.to_str())["decoder"] or {"type": None}
+    kind = decoder["type"]
+    if kind == "Metaspace" and decoder["replacement"] == MARK:
+        pieces = [_piece(s.removeprefix(MARK), not s.startswith(MARK), True) for s in symbols]
+    elif kind == "BPEDecoder" and decoder["suffix"] == END_OF_WORD:
+        if SCAFFOLD in symbols:
+            del symbols[symbols.index(SCAFFOLD) :]
+        ends = [n <= UNK or s.endswith(END_OF_WORD) for n, s in enumerate(symbols)]
+        texts = [s.removesuffix(END_OF_WORD) for s in symbols]
+        pieces = [_piece(text, True, not end) for text, end in zip(texts, ends, strict=True)]
+        symbols[:] = [
+            text if end else text + CONTINUES for text, end in zip(texts, ends, strict=True)
+        ]
+    elif kind is None and isinstance(backend.model, models.WordLevel):
+        pieces = [_piece(s, False, False) for s in symbols]
+    else:
+        raise UserError(f"its decoder, {kind}, is not one that hmt prepare writes")
+    return pieces
+
+
+def _piece(text: str, joins_left: bool, joins_right: bool) -> Piece:
+    # White space inside an imported entry would show as a word border that is none.
+    return Piece("".join(text.split()), joins_left, joins_right)

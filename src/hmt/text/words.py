@@ -1,0 +1,64 @@
+"""From pieces to words: what a reader sees, live and append-only."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+BOS, PAD, EOS, UNK = 0, 1, 2, 3
+SPECIALS = ("<s>", "<pad>", "</s>", "<unk>")
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """How one vocabulary entry is shown: a word border lies where a piece does not join."""
+
+    text: str
+    joins_left: bool
+    joins_right: bool
+
+
+class HasPieces(Protocol):
+    """Anything with a table of pieces; a `Tokenizer` in practice."""
+
+    @property
+    def pieces(self) -> Sequence[Piece]: ...
+
+
+class Detokenizer:
+    """Pieces in, text out; what was returned is never taken back."""
+
+    def __init__(self, tokenizer: HasPieces) -> None:
+        self._pieces = tokenizer.pieces
+        self._border = True
+        self._begun = False
+
+    def push(self, id: int) -> str:
+        """Text to append now; starts with a space where a new word starts, never at the start."""
+        begun = self._begun
+        starts_word, text = self.step(id)
+        return " " + text if starts_word and begun else text
+
+    def step(self, id: int) -> tuple[bool, str]:
+        """Whether this piece starts a word, and its bare text ("" if it shows nothing yet)."""
+        if id in (BOS, PAD, EOS):
+            return False, ""
+        piece = self._pieces[id]
+        border = self._border or not piece.joins_left
+        # A bare word mark shows nothing: the border waits for the next visible piece, so that no
+        # space is shown before its word and never two in a row.
+        self._border = not piece.joins_right or (border and not piece.text)
+        self._begun = self._begun or bool(piece.text)
+        return border and bool(piece.text), piece.text
+
+
+def word_ends(tokenizer: HasPieces, ids: Sequence[int]) -> list[int]:
+    """Index in `ids` of the last piece of each word of `decode(ids).split()`; (words,)."""
+    words = Detokenizer(tokenizer)
+    ends: list[int] = []
+    for n, id in enumerate(ids):
+        starts_word, text = words.step(id)
+        if starts_word:
+            ends.append(n)
+        elif text:
+            ends[-1] = n
+    return ends
