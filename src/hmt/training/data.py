@@ -1,0 +1,56 @@
+"""The prepared data of a run, and what tells it from other data."""
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from hmt.errors import UserError
+from hmt.text.corpus import Corpus, open_tokenizers
+from hmt.text.tokenizer import Tokenizer
+from hmt.training.recipe import Recipe
+
+TOKENIZER_FILES = ("tokenizer.json", "source.tokenizer.json", "target.tokenizer.json")
+
+
+@dataclass(frozen=True)
+class RunData:
+    """Both splits, the tokenizers, and a fingerprint that a moved directory keeps."""
+
+    train: Corpus
+    valid: Corpus | None  # only if the recipe validates
+    tokenizers: tuple[Tokenizer, Tokenizer]
+    files: dict[str, bytes]  # the tokenizer files as they are
+    fingerprint: str
+
+
+def open_data(recipe: Recipe) -> RunData:
+    """Open what `hmt prepare` left."""
+    directory = Path(recipe.data.directory)
+    validates = any(stage.training.validate_every for stage in recipe.stages)
+    train = Corpus.open(directory, "train")
+    valid = Corpus.open(directory, "valid") if validates else None
+    files = tokenizer_files(directory)
+    digest = hashlib.blake2b(digest_size=16)
+    for name, content in files.items():
+        digest.update(name.encode() + content)
+    # lengths stand for the sentences: reading every token of a large corpus would take minutes
+    for lengths in (train.source_lengths, train.target_lengths):
+        digest.update(np.ascontiguousarray(lengths, dtype="<i4").tobytes())
+    return RunData(train, valid, open_tokenizers(directory), files, digest.hexdigest())
+
+
+def tokenizer_files(directory: Path) -> dict[str, bytes]:
+    """Tokenizer files of a prepared directory or a model directory, by name."""
+    found = {n: directory / n for n in TOKENIZER_FILES if (directory / n).is_file()}
+    return {name: path.read_bytes() for name, path in found.items()}
+
+
+def check_vocabulary(directory: Path, files: dict[str, bytes]) -> None:
+    """Refuse weights that were learned for other token ids."""
+    if (theirs := tokenizer_files(directory)) and theirs != files:
+        raise UserError(
+            f"{directory} was trained with another tokenizer than this data has: prepare the data "
+            f"with the tokenizer of {directory}, or drop training.warm_start."
+        )

@@ -1,0 +1,131 @@
+"""The log of a run: one aligned line per interval, the same figures as JSON lines."""
+
+import json
+import logging
+import math
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from hmt.errors import UserError
+
+logger = logging.getLogger("hmt.training")
+
+
+class Journal:
+    """Writes log.jsonl, TensorBoard if asked for, and the lines that a person reads."""
+
+    def __init__(self, directory: Path, step: int, *, tensorboard: bool):
+        self.path = directory / "log.jsonl"
+        _forget_after(self.path, step)
+        self.file = self.path.open("a", encoding="utf-8")
+        self.board = (
+            _open_board(directory / "training" / "tensorboard", step) if tensorboard else None
+        )
+
+    def close(self) -> None:
+        self.file.close()
+        if self.board is not None:
+            self.board.close()
+
+    def write(self, kind: str, step: int, figures: Mapping[str, Any]) -> None:
+        """Note the figures of one step under "train" or "valid"."""
+        record = {"kind": kind, "step": step, **figures}
+        self.file.write(json.dumps(_plain(record)) + "\n")
+        self.file.flush()
+        for name, value in figures.items():
+            if self.board is not None and isinstance(value, int | float):
+                self.board.add_scalar(f"{kind}/{name}", value, step)
+
+
+def _plain(record: Any) -> Any:
+    """JSON has no word for infinity."""
+    return {
+        key: None if isinstance(value, float) and not math.isfinite(value) else value
+        for key, value in record.items()
+    }
+
+
+def _forget_after(path: Path, step: int) -> None:
+    """Cut off what a killed run wrote beyond the step it is resumed from."""
+    if not path.exists():
+        return
+    good = 0
+    with path.open("rb+") as file:
+        for line in file:
+            try:
+                record = json.loads(line)
+                if not line.endswith(b"\n") or record["step"] > step:
+                    break
+            except (ValueError, KeyError, TypeError):
+                break
+            good += len(line)
+        file.truncate(good)
+
+
+def _open_board(directory: Path, step: int) -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        raise UserError(
+            "training.tensorboard = true needs the extra: pip install 'hmt[tensorboard]'."
+        ) from None
+    return SummaryWriter(str(directory), purge_step=step + 1)
+
+
+class Clock:
+    """Pace of the updates alone, and time left as the clock on the wall will show it."""
+
+    def __init__(self) -> None:
+        self.start = time.monotonic()
+        self.updates = 0
+        self.busy = 0.0  # seconds spent in updates since the last lap
+        self.began = self.start
+
+    def begin(self) -> None:
+        self.began = time.monotonic()
+
+    def end(self) -> None:
+        self.updates += 1
+        self.busy += time.monotonic() - self.began
+
+    def lap(self) -> float:
+        """Seconds spent in updates since the last lap."""
+        seconds, self.busy = self.busy, 0.0
+        return max(seconds, 1e-9)
+
+    def seconds_left(self, updates: int) -> float:
+        """For this many more updates, with all that happens between them."""
+        return (time.monotonic() - self.start) / max(1, self.updates) * updates
+
+
+def train_line(
+    step: int, total: int, losses: Mapping[str, float], pace: Mapping[str, float]
+) -> str:
+    """One line of training, aligned with its neighbours."""
+    return (
+        f"{_place(step, total)}  epoch {pace['epoch']:6.2f}  {_columns(losses)}  "
+        f"norm {pace['gradient_norm']:7.3f}  rate {pace['learning_rate']:.2e}  "
+        f"{pace['tokens_per_second']:7,.0f} tokens/s  left {duration(pace['seconds_left'])}"
+    )
+
+
+def valid_line(step: int, total: int, figures: Mapping[str, float]) -> str:
+    """One line of validation, its losses under those of the training lines."""
+    return f"{_place(step, total)}  validation    {_columns(figures)}"
+
+
+def _place(step: int, total: int) -> str:
+    return f"step {step:{len(f'{total:,}')},}/{total:,}"
+
+
+def _columns(figures: Mapping[str, float]) -> str:
+    return "  ".join(f"{name} {value:7.3f}" for name, value in figures.items())
+
+
+def duration(seconds: float) -> str:
+    """Hours, minutes, seconds."""
+    minutes, second = divmod(round(seconds), 60)
+    hour, minute = divmod(minutes, 60)
+    return f"{hour}:{minute:02d}:{second:02d}"

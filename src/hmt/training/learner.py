@@ -1,0 +1,129 @@
+"""The moving parts of one stage, and one update of them.
+
+Everything random in update n follows from (seed, stage, n): a resumed run needs no stored state
+of any generator.
+"""
+
+import math
+import random
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from hmt.errors import UserError
+from hmt.systems import build
+from hmt.systems.system import System
+from hmt.training.batches import BatchStream, Numbers, Pairs, check_lengths, collate, mix, share
+from hmt.training.checkpoint import Position
+from hmt.training.data import RunData
+from hmt.training.optimizer import Optimizer, autocast
+from hmt.training.processes import Group
+from hmt.training.recipe import Model, Training
+
+
+@dataclass(frozen=True)
+class Update:
+    """What one update measured, over all processes."""
+
+    sums: dict[str, float]  # of the losses, over the sentences of the batch
+    tokens: int
+    gradient_norm: float
+    learning_rate: float
+    must_stop: bool  # some process was told to leave
+
+
+def build_system(model: Model, data: RunData) -> System:
+    """The recipe's system, with the vocabulary sizes of the data."""
+    source, target = (tokenizer.size for tokenizer in data.tokenizers)
+    dims = dict(model.config.get("dims", {}))
+    for key, size in (("source_vocabulary", source), ("target_vocabulary", target)):
+        if dims.setdefault(key, size) != size:
+            raise UserError(
+                f"model.config.dims.{key} = {dims[key]}, but the tokenizer of the data has {size} "
+                "symbols: leave it out of the recipe."
+            )
+    system = build(model.system, {**model.config, "dims": dims})
+    system.knobs(**model.knobs)  # a wrong setting should not wait for the end of training
+    return system
+
+
+class Learner:
+    """A system that learns: its optimizer, its place in the data, its losses."""
+
+    def __init__(
+        self,
+        training: Training,
+        system: System,
+        corpus: Pairs,
+        group: Group,
+        seed: int,
+        position: Position,
+    ):
+        self.training, self.group, self.corpus = training, group, corpus
+        self.seed = mix(seed, "stage", position.stage)
+        self.system = system.to(group.device).train()
+        self.loss = torch.compile(system.loss) if training.compile else system.loss
+        self.optimizer = Optimizer(system.parameters(), training, group)
+        limit = training.batch_tokens
+        check_lengths(corpus, limit)
+        self.stream = BatchStream(corpus, limit, self.seed, position.epoch, position.batch)
+
+    def update(self, step: int, told_to_stop: bool) -> Update:
+        """Make update `step` of the stage (from 1)."""
+        torch.manual_seed(mix(self.seed, "update", step, self.group.rank))
+        batches = self.stream.take(self.training.accumulate)
+        tokens = sum(int(self.corpus.target_lengths[sentences].sum()) for sentences in batches)
+        self.optimizer.clear()
+        losses: list[tuple[Numbers, dict[str, Tensor]]] = []
+        for number, sentences in enumerate(batches):
+            losses.append(self._batch(sentences, mix(self.seed, "draw", step, number), tokens))
+
+        names = list(losses[0][1])
+        sums = [torch.cat([parts[name] for _, parts in losses]).sum() for name in names]
+        together = torch.stack([*sums, torch.full_like(sums[0], float(told_to_stop))])
+        self.group.add_up(together)
+        *figures, stop = together.tolist()
+        norm = self.optimizer.gather()
+        self._refuse_non_finite(step, figures[0], norm, losses)
+        return Update(
+            dict(zip(names, figures, strict=True)),
+            tokens,
+            norm,
+            self.optimizer.step(step),
+            must_stop=stop > 0,
+        )
+
+    def _batch(
+        self, sentences: Numbers, seed: int, tokens: int
+    ) -> tuple[Numbers, dict[str, Tensor]]:
+        """Add this process's share of one batch to the gradient. -> its sentences, their losses"""
+        own, weight = share(sentences, self.group.rank, self.group.world)
+        batch = collate(self.corpus, own, self.group.device, sentences)
+        # all processes draw alike, so that a batch is of one kind however it is divided
+        with autocast(self.training, self.group.device):
+            loss = self.loss(batch, random.Random(seed))
+        self.optimizer.backward(loss.total.sum() * (weight / tokens))
+        parts = {"loss": loss.total, **loss.parts}
+        return own, {name: part.detach().double() * weight for name, part in parts.items()}
+
+    def _refuse_non_finite(
+        self, step: int, loss: float, norm: float, losses: list[tuple[Numbers, dict[str, Tensor]]]
+    ) -> None:
+        """Stop before the weights are spoiled, naming the step and what was in the batch."""
+        if math.isfinite(loss) and (math.isfinite(norm) or self.optimizer.tolerates_overflow):
+            return
+        culprits = [
+            int(sentence)
+            for sentences, parts in losses
+            for sentence, value in zip(sentences, parts["loss"].tolist(), strict=True)
+            if not math.isfinite(value)
+        ]
+        seen = culprits or [int(n) for sentences, _ in losses for n in sentences]
+        named = ", ".join(map(str, seen[:5])) + (f" and {len(seen) - 5} more" * (len(seen) > 5))
+        what = "loss" if not math.isfinite(loss) else "gradient"
+        raise UserError(
+            f"The {what} of update {step} is not finite (epoch {self.stream.epoch}, batch "
+            f"{self.stream.batch - 1}, training pairs {named}); the last checkpoint is kept: start "
+            "another run from it (training.warm_start) with a lower learning_rate or with clip."
+        )

@@ -1,0 +1,103 @@
+"""Adam with warm-up and inverse square root decay, over one flat gradient buffer.
+
+Weight decay is decoupled from the gradient (AdamW): so does fairseq's `adam`, by which the papers'
+`weight-decay 0.0001` is meant.  It applies to every parameter, as there.
+"""
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from hmt.errors import UserError
+from hmt.training.processes import Group
+from hmt.training.recipe import Training
+
+DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+def learning_rate(training: Training, step: int) -> float:
+    """Rate of update `step` (from 1): linear warm-up, then decay with 1/sqrt(step).
+
+    As in fairseq the first update is made with `warmup_init` itself.
+    """
+    done = step - 1
+    if done < training.warmup:
+        slope = (training.learning_rate - training.warmup_init) / training.warmup
+        return training.warmup_init + done * slope
+    return training.learning_rate * math.sqrt(max(1, training.warmup) / max(1, done))
+
+
+def autocast(training: Training, device: torch.device) -> torch.autocast:
+    """Where the forward pass may use half precision."""
+    if training.precision == "fp16" and device.type != "cuda":
+        raise UserError(
+            'training.precision = "fp16" needs a GPU and there is none: use "bf16" or "fp32".'
+        )
+    dtype = DTYPES.get(training.precision)
+    return torch.autocast(device.type, dtype=dtype, enabled=dtype is not None)
+
+
+class Optimizer:
+    """Gradients in one buffer, summed over processes, clipped, then an AdamW step."""
+
+    def __init__(self, parameters: Iterable[nn.Parameter], training: Training, group: Group):
+        self.training, self.group = training, group
+        self.parameters = [p for p in parameters if p.requires_grad]
+        # every gradient is a view of one buffer for the whole run: nothing is allocated per step,
+        # and clipping and all-reduce are one operation each
+        self.gradient = torch.zeros(
+            sum(p.numel() for p in self.parameters), device=group.device, dtype=torch.float32
+        )
+        at = 0
+        for p in self.parameters:
+            p.grad = self.gradient[at : at + p.numel()].view_as(p)
+            at += p.numel()
+        self.adam = torch.optim.AdamW(
+            self.parameters,
+            lr=training.learning_rate,
+            betas=training.betas,
+            weight_decay=training.weight_decay,
+            fused=True,
+        )
+        self.scaler = torch.amp.GradScaler(
+            group.device.type, enabled=training.precision == "fp16" and group.device.type == "cuda"
+        )
+
+    def clear(self) -> None:
+        self.gradient.zero_()
+
+    def backward(self, loss: Tensor) -> None:
+        self.scaler.scale(loss).backward()
+
+    def gather(self) -> float:
+        """Sum the gradient over processes, unscale and clip it. -> its norm before clipping"""
+        self.group.add_up(self.gradient)
+        self.scaler.unscale_(self.adam)
+        norm = float(torch.linalg.vector_norm(self.gradient))
+        if self.training.clip and math.isfinite(norm) and norm > self.training.clip:
+            self.gradient.mul_(self.training.clip / norm)
+        return norm
+
+    @property
+    def tolerates_overflow(self) -> bool:
+        """fp16: a non-finite gradient only means that the loss scale was too large."""
+        return self.scaler.is_enabled()
+
+    def step(self, step: int) -> float:
+        """Update the weights. -> the learning rate used"""
+        rate = learning_rate(self.training, step)
+        for settings in self.adam.param_groups:
+            settings["lr"] = rate
+        self.scaler.step(self.adam)
+        self.scaler.update()
+        return rate
+
+    def state(self) -> dict[str, Any]:
+        return {"adam": self.adam.state_dict(), "scaler": self.scaler.state_dict()}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.adam.load_state_dict(state["adam"])
+        self.scaler.load_state_dict(state["scaler"])

@@ -1,0 +1,117 @@
+"""One or several processes (torchrun): who am I, what do we agree on; and when to leave."""
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from types import FrameType, TracebackType
+from typing import Any, Self
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+BUCKET = 1 << 24  # numbers per all-reduce: 64 MB in fp32, large enough to be bound by bandwidth
+# the first process may validate for long while the others wait for it
+PATIENCE = timedelta(hours=6)
+
+
+@dataclass(frozen=True)
+class Group:
+    """The processes of one run, as one of them sees it."""
+
+    rank: int
+    world: int
+    device: torch.device
+
+    @property
+    def is_first(self) -> bool:
+        return self.rank == 0
+
+    def add_up(self, numbers: Tensor) -> None:
+        """Sum over all processes, in place. (N,)"""
+        if self.world > 1:
+            for bucket in numbers.split(BUCKET):
+                dist.all_reduce(bucket)
+
+    def first_says(self, value: Any) -> Any:
+        """What the first process gives here, on all of them."""
+        if self.world == 1:
+            return value
+        box = [value]
+        dist.broadcast_object_list(box, src=0)
+        return box[0]
+
+
+@contextmanager
+def join() -> Iterator[Group]:
+    """Join the processes that torchrun started, or stand alone."""
+    rank, world = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+    device = torch.device("cpu")
+    if torch.cuda.is_available():
+        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
+        torch.cuda.set_device(device)
+    if world > 1:
+        dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=PATIENCE)
+    try:
+        yield Group(rank, world, device)
+    finally:
+        if world > 1:
+            dist.destroy_process_group()
+
+
+class Interrupt:
+    """Notes SIGTERM and SIGINT, so that the loop can save and leave; a second one acts at once."""
+
+    def __init__(self) -> None:
+        self.signal: int | None = None
+        self.previous: dict[int, Any] = {}
+
+    def __enter__(self) -> Self:
+        # only the main thread may set handlers; elsewhere the caller's own stay in force
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGTERM, signal.SIGINT):
+                self.previous[number] = signal.signal(number, self._note)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        self._restore()
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self.signal = number
+        self._restore()
+
+    def _restore(self) -> None:
+        for number, handler in self.previous.items():
+            signal.signal(number, handler)
+        self.previous.clear()
+
+
+@contextmanager
+def reproducible(threads: int) -> Iterator[None]:
+    """Let torch give the same bits for the same step, whatever ran before."""
+    before = torch.are_deterministic_algorithms_enabled()
+    warned = torch.is_deterministic_algorithms_warn_only_enabled()
+    settings: Any = torch.utils.deterministic
+    filled = settings.fill_uninitialized_memory
+    count = torch.get_num_threads()
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    # nothing here reads memory that it did not write, so filling it would only cost time
+    settings.fill_uninitialized_memory = False
+    if threads:
+        torch.set_num_threads(threads)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before, warn_only=warned)
+        settings.fill_uninitialized_memory = filled
+        torch.set_num_threads(count)

@@ -1,0 +1,66 @@
+"""Whether a run may go on where an earlier one stopped: what differs, and what to do about it."""
+
+from pathlib import Path
+from typing import Any
+
+from hmt.errors import UserError
+from hmt.training.checkpoint import Position
+
+# Settings that change neither what has been learned so far nor what comes next in a way that
+# would make the result another run's.
+FREE = {
+    "updates", "save_every", "keep", "average_last", "validate_every", "validation_sentences",
+    "metric", "patience", "log_every", "threads", "tensorboard", "compile",
+}  # fmt: skip
+
+
+def check_resumable(
+    directory: Path, state: dict[str, Any], recipe: dict[str, Any], data: str
+) -> None:
+    """Refuse to go on with another recipe or other data than the state was made with."""
+    old, position = state["recipe"], state["position"]
+    difference = _difference(old, recipe, position)
+    if difference is None and state["data"] != data:
+        difference = f"other data than {recipe['data']['directory']} holds now"
+    if difference is not None:
+        raise UserError(
+            f"{directory} was trained up to step {position.step} with {difference}: restore it to "
+            f"go on, set another output, or remove {directory / 'training'} to begin anew."
+        )
+    limit = recipe["stage"][position.stage]["training"]["updates"]
+    if position.stage_step > limit:
+        raise UserError(
+            f"{directory} has already made {position.stage_step} updates of stage "
+            f"{position.stage + 1}, more than training.updates = {limit}: raise it, or set another "
+            "output."
+        )
+
+
+def _difference(old: dict[str, Any], new: dict[str, Any], position: Position) -> str | None:
+    """Name the first setting of begun stages that differs and matters."""
+    if old["seed"] != new["seed"]:
+        return f"seed = {old['seed']}, not {new['seed']}"
+    if len(new["stage"]) <= position.stage:
+        return f"{len(old['stage'])} stages, not {len(new['stage'])}"
+    several = len(old["stage"]) > 1
+    for number in range(position.stage + 1):
+        free = FREE if number == position.stage else FREE - {"updates"}
+        before, after = _flat(old["stage"][number]), _flat(new["stage"][number])
+        for key in sorted({*before, *after}):
+            if key.startswith("model.knobs.") or key.removeprefix("training.") in free:
+                continue
+            if before.get(key) != after.get(key):
+                name = f"stage.{number + 1}.{key}" if several else key
+                return f"{name} = {before.get(key, 'unset')}, not {after.get(key, 'unset')}"
+    return None
+
+
+def _flat(table: dict[str, Any], where: str = "") -> dict[str, Any]:
+    """Nested tables as one, with dotted keys."""
+    flat: dict[str, Any] = {}
+    for key, value in table.items():
+        if isinstance(value, dict):
+            flat |= _flat(value, f"{where}{key}.")
+        else:
+            flat[f"{where}{key}"] = value
+    return flat

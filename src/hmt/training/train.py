@@ -1,0 +1,183 @@
+"""Training, top to bottom: open the run, make updates, log, validate, save; stage after stage."""
+
+import logging
+import signal
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from hmt.training.batches import mix
+from hmt.training.checkpoint import Position, Tensors
+from hmt.training.data import open_data
+from hmt.training.journal import Clock, Journal, train_line, valid_line
+from hmt.training.learner import Learner, Update, build_system
+from hmt.training.optimizer import autocast
+from hmt.training.processes import Interrupt, join, reproducible
+from hmt.training.recipe import Recipe
+from hmt.training.run import Run
+from hmt.training.validation import Slice, Validate, evenly, measure, note_best
+
+logger = logging.getLogger("hmt.training")
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Given to `report` after every update, for a progress bar."""
+
+    step: int
+    updates: int  # of the whole recipe
+    stage: int  # from 1
+    stages: int
+    seconds_left: float
+    loss: float  # per token, of this update
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a run ended."""
+
+    directory: Path
+    step: int
+    is_finished: bool
+    signal: int | None = None  # the signal that ended it; the shell's exit code is 128 + signal
+
+
+def train(
+    recipe: Recipe,
+    validate: Validate | None = None,
+    report: Callable[[Progress], None] | None = None,
+) -> Result:
+    """Train a recipe from wherever its run stands to its end, or until told to stop."""
+    with join() as group, Interrupt() as interrupt:
+        data = open_data(recipe)
+        # a mistake in the last stage should not wait until the first has been trained
+        for stage in recipe.stages:
+            build_system(stage.model, data)
+            autocast(stage.training, group.device)
+        run = Run(recipe, data, group)
+        with run.opened():
+            carried: Tensors | None = None
+            while True:
+                with reproducible(run.training.threads):
+                    torch.manual_seed(mix(recipe.seed, "weights", run.position.stage))
+                    learner = run.learner(carried)
+                    train_stage(run, learner, interrupt, validate, report)
+                if not run.is_stage_over:
+                    number = interrupt.signal or signal.SIGTERM
+                    return Result(run.directory, run.position.step, False, int(number))
+                steps, carried = run.finished_weights(learner)
+                if run.position.stage + 1 == len(recipe.stages):
+                    run.finish(learner.system, steps, carried)
+                    return Result(run.directory, run.position.step, True)
+                done = run.position.step
+                run.position = Position(run.position.stage + 1, stage_start=done, step=done)
+
+
+def train_stage(
+    run: Run,
+    learner: Learner,
+    interrupt: Interrupt,
+    validate: Validate | None,
+    report: Callable[[Progress], None] | None,
+) -> None:
+    """Make the updates that the current stage still lacks."""
+    training, here = run.training, run.position
+    notes = Notes(run, learner)
+    with closing(notes):
+        while not run.is_stage_over:
+            notes.clock.begin()
+            update = learner.update(here.stage_step + 1, interrupt.signal is not None)
+            notes.clock.end()
+            _advance(here, learner, update)
+            if here.stage_step % training.log_every == 0:
+                notes.log(update)
+            if training.validate_every and here.stage_step % training.validate_every == 0:
+                notes.validate(validate)
+            is_due = here.stage_step % training.save_every == 0 or run.is_stage_over
+            if is_due or update.must_stop:
+                run.save(learner, is_due=is_due)
+            if report is not None and run.group.is_first:
+                report(notes.progress(update))
+            if update.must_stop:
+                return
+
+
+def _advance(here: Position, learner: Learner, update: Update) -> None:
+    here.step += 1
+    here.epoch, here.batch = learner.stream.epoch, learner.stream.batch
+    here.tokens += update.tokens
+    for name, value in update.sums.items():
+        here.sums[name] = here.sums.get(name, 0.0) + value
+
+
+class Notes:
+    """What is said about a stage while it is trained."""
+
+    def __init__(self, run: Run, learner: Learner):
+        self.run, self.learner, self.clock = run, learner, Clock()
+        later = run.recipe.stages[run.position.stage :]
+        self.total = run.position.stage_start + sum(stage.training.updates for stage in later)
+        self.journal: Journal | None = None
+        if run.group.is_first:
+            board = run.training.tensorboard
+            self.journal = Journal(run.directory, run.position.step, tensorboard=board)
+            self._introduce()
+
+    def close(self) -> None:
+        if self.journal is not None:
+            self.journal.close()
+
+    def _introduce(self) -> None:
+        plan, corpus = self.learner.stream.plan, self.learner.corpus
+        logger.info(
+            "Stage %d of %d: %s, %s parameters; %s pairs in %s batches per epoch, padding %.1f %% "
+            "of the source and %.1f %% of the target.",
+            self.run.position.stage + 1,
+            len(self.run.recipe.stages),
+            self.learner.system.name,
+            f"{self.learner.optimizer.gradient.numel():,}",
+            f"{len(corpus):,}",
+            f"{len(plan):,}",
+            100 * plan.padding(corpus.source_lengths),
+            100 * plan.padding(corpus.target_lengths),
+        )
+
+    def log(self, update: Update) -> None:
+        """Losses per token since the last line, and the pace."""
+        here = self.run.position
+        losses = {name: value / here.tokens for name, value in here.sums.items()}
+        pace = {
+            "epoch": self.learner.stream.epochs,
+            "gradient_norm": update.gradient_norm,
+            "learning_rate": update.learning_rate,
+            "tokens_per_second": here.tokens / self.clock.lap(),
+            "seconds_left": self.clock.seconds_left(self.total - here.step),
+        }
+        here.tokens, here.sums = 0, {}
+        if self.journal is not None:
+            logger.info(train_line(here.step, self.total, losses, pace))
+            self.journal.write("train", here.step, {"stage": here.stage + 1, **losses, **pace})
+
+    def validate(self, validate: Validate | None) -> None:
+        """Measure the held-out split and count what patience has left."""
+        run, training = self.run, self.run.training
+        valid = run.data.valid
+        assert valid is not None, "a recipe that validates opens the split"
+        chosen = evenly(valid, training.validation_sentences)
+        slice_ = Slice(valid, chosen, run.data.tokenizers)
+        figures = measure(self.learner.system, slice_, training, run.group, validate)
+        note_best(run.position, training, figures)
+        if self.journal is not None:
+            step, stage = run.position.step, run.position.stage + 1
+            logger.info(valid_line(step, self.total, figures))
+            self.journal.write("valid", step, {"stage": stage, **figures})
+
+    def progress(self, update: Update) -> Progress:
+        here = self.run.position
+        left = self.clock.seconds_left(self.total - here.step)
+        loss = update.sums["loss"] / update.tokens
+        stages = len(self.run.recipe.stages)
+        return Progress(here.step, self.total, here.stage + 1, stages, left, loss)
