@@ -225,7 +225,10 @@ def _unit(rows: Sequence[tuple[str, Row]], candidates: Sequence[str]) -> str:
         else:
             return unit
     place, row, _ = misfits[0]
-    counts = " or ".join(f"{count_units(row.prediction, unit)} {unit}s" for unit in candidates)
+    names = {"word": "words", "space": "words between plain spaces", "char": "characters"}
+    counts = " or ".join(
+        f"{count_units(row.prediction, unit)} {names[unit]}" for unit in candidates
+    )
     raise UserError(
         f"{place}: there are {len(row.delays)} delays for a prediction of {counts}; "
         "there must be one delay for each."
