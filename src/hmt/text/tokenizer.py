@@ -62,7 +62,7 @@ class Tokenizer:
         """The vocabulary entry as it is written in tables and records."""
         return self._symbols[id]
 
-    def decode(self, ids: Sequence[int]) -> str:
+    def decode(self, ids: Iterable[int]) -> str:
         """Readable text of `ids`; end token and pad are dropped, unknown shows as "<unk>"."""
         words = Detokenizer(self)
         return "".join(words.push(id) for id in ids)

@@ -1,6 +1,6 @@
 """From pieces to words: what a reader sees, live and append-only."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -51,7 +51,7 @@ class Detokenizer:
         return border and bool(piece.text), piece.text
 
 
-def word_ends(tokenizer: HasPieces, ids: Sequence[int]) -> list[int]:
+def word_ends(tokenizer: HasPieces, ids: Iterable[int]) -> list[int]:
     """Index in `ids` of the last piece of each word of `decode(ids).split()`; (words,)."""
     words = Detokenizer(tokenizer)
     ends: list[int] = []
