@@ -126,7 +126,7 @@ class HMT(System):
         c = self.config
         return {"lower": (low + high) // 2, "states": c.states, "attention": c.attention}
 
-    def sample(self, draw: random.Random) -> HMTKnobs:
+    def sample(self, draw: random.Random, batch: Batch) -> HMTKnobs:
         chosen: HMTKnobs = self.knobs(lower=draw.randint(*self.config.lower_range))
         return chosen
 
@@ -195,6 +195,12 @@ class HMT(System):
         log_prob = smoothed(states.gold, states.mean, self.config.label_smoothing)
         weighted = states.spread(log_prob * states.table.copies / k, 0.0)
         return -weighted.sum((1, 2))
+
+    def score(self, batch: Batch, knobs: HMTKnobs, reads: Tensor) -> Tensor:
+        states = self.forward_states(batch, knobs)
+        chosen = states.spread(states.gold, NEVER).gather(2, reads[..., None] - 1)[..., 0]
+        steps = torch.arange(batch.target.shape[1], device=chosen.device)
+        return chosen.masked_fill(steps >= batch.target_length[:, None], 0.0)
 
     def inspect(self, batch: Batch, knobs: HMTKnobs) -> list[dict[str, Any]]:
         states = self.forward_states(batch, knobs)

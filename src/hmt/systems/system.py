@@ -64,6 +64,14 @@ class Loss:
     parts: dict[str, Tensor]  # (B,) each
 
 
+def mean_loss(losses: Sequence[Loss]) -> Loss:
+    """The mean of several losses of one batch."""
+    parts = {
+        name: torch.stack([loss.parts[name] for loss in losses]).mean(0) for name in losses[0].parts
+    }
+    return Loss(torch.stack([loss.total for loss in losses]).mean(0), parts)
+
+
 @dataclass(frozen=True)
 class Read:
     """Wait until this many source tokens have been read, or the source has ended."""
@@ -172,16 +180,34 @@ class System(nn.Module):
         """Settings that follow from how the model was trained."""
         return {}
 
-    def sample(self, draw: random.Random) -> Any:
+    def sample(self, draw: random.Random, batch: Batch) -> Any:
         """The settings of one training batch."""
         return self.knobs()
 
+    def validation_knobs(self) -> list[Any]:
+        """The settings that validation takes the mean over: fixed, so that losses compare."""
+        return [self.knobs()]
+
     def loss(self, batch: Batch, draw: random.Random | None = None) -> Loss:
-        """Loss under drawn settings (training) or the default ones (validation)."""
-        return self.losses(batch, self.knobs() if draw is None else self.sample(draw))
+        """Loss under drawn settings (training) or the fixed ones of validation."""
+        if draw is not None:
+            return self.losses(batch, self.sample(draw, batch))
+        return mean_loss([self.losses(batch, knobs) for knobs in self.validation_knobs()])
 
     def losses(self, batch: Batch, knobs: Any) -> Loss:
         raise NotImplementedError
+
+    def score(self, batch: Batch, knobs: Any, reads: Tensor) -> Tensor:
+        """log p(y_i) in one parallel pass if y_i is written after reads_i tokens. (B, I) -> (B, I)
+
+        Zero beyond a target's end.  Streaming gives exactly these numbers.
+        """
+        raise NotImplementedError
+
+    @classmethod
+    def compose(cls, models: "Sequence[System]") -> "System":
+        """A system made of trained ones; most are trained themselves."""
+        raise UserError(f"A {cls.name} model is trained, not composed: leave out models.")
 
     def inspect(self, batch: Batch, knobs: Any) -> list[dict[str, Any]]:
         """Per sentence, what a forced pass shows beyond losses and reads."""

@@ -14,6 +14,8 @@ from hmt.model.transformer import CrossAttention, Dims, Packing, SourceView, Tra
 from hmt.model.vocabulary import gold_log_prob, smoothed
 from hmt.systems.system import Batch, Loss, Plan, Read, Stream, System
 
+ALL = 2**30  # more source tokens than any sentence has
+
 
 @dataclass(frozen=True)
 class TokenPass:
@@ -23,6 +25,12 @@ class TokenPass:
     rows: Rows  # (B, I)
     is_real: Tensor  # (B, I) False where the target is padding
     told: list[Any]  # per layer, from the cross-attention
+    transformer: Transformer
+
+    def spread(self, values: Tensor) -> Tensor:
+        """One value per row in its place, zero where the target is padding. (N,) -> (B, I)"""
+        full = torch.zeros(self.is_real.shape, dtype=values.dtype, device=values.device)
+        return full.masked_scatter(self.is_real, values)
 
 
 class TokenSystem(System):
@@ -35,8 +43,11 @@ class TokenSystem(System):
         self.transformer = Transformer(dims, cross)
 
     def moments(self, batch: Batch, knobs: Any) -> Tensor:
-        """Source tokens that each target token sees in training. -> (B, I)"""
-        return batch.source_length[:, None].expand(batch.target.shape)
+        """Source tokens that each target token sees in training: those it needs. -> (B, I)"""
+        tokens = range(1, batch.target.shape[1] + 1)
+        needed = [self.needed(token, knobs) or ALL for token in tokens]
+        schedule = torch.tensor(needed, device=batch.target.device)
+        return schedule.minimum(batch.source_length[:, None])
 
     def columns(self, batch: Batch, knobs: Any) -> Tensor:
         """What else each row carries for its system. -> (B, I)"""
@@ -44,44 +55,49 @@ class TokenSystem(System):
 
     def needed(self, token: int, knobs: Any) -> int | None:
         """Source tokens that must be read to write y_token; None for all of them."""
-        raise NotImplementedError
+        return None
 
-    def forward_tokens(self, batch: Batch, knobs: Any) -> TokenPass:
-        """All rows of a batch in one pass."""
+    def forward_tokens(
+        self, batch: Batch, knobs: Any, moments: Tensor | None = None, part: int = 0
+    ) -> TokenPass:
+        """All rows of a batch in one pass, at the moments of training or at others (B, I)."""
+        transformer = self.parts[part]
         size, steps = batch.target.shape
         index = torch.arange(steps, device=batch.target.device)
         is_real = index < batch.target_length[:, None]
         rows = Rows(
             target=(index + 1).expand(size, steps).masked_fill(~is_real, NOBODY),
-            moment=self.moments(batch, knobs),
+            moment=self.moments(batch, knobs) if moments is None else moments,
             column=self.columns(batch, knobs),
             log_copies=torch.zeros(size, steps, device=batch.target.device),
         )
-        source = self.transformer.encode(batch.source).view(*batch.source.shape, -1)
-        out = self.transformer.decode(
+        source = transformer.encode(batch.source).view(*batch.source.shape, -1)
+        out = transformer.decode(
             batch.inputs,
             plain_bias(rows, rows, source.dtype),
-            self.transformer.read(source),
+            transformer.read(source),
             SourceView(rows, batch.source_length),
             Packing(size, steps, is_real.flatten().nonzero()[:, 0]),
         )
-        return TokenPass(out.states, rows, is_real, out.told)
+        return TokenPass(out.states, rows, is_real, out.told, transformer)
+
+    def gold(self, batch: Batch, done: TokenPass) -> tuple[Tensor, Tensor]:
+        """log p(y_i) of each row and the mean over the vocabulary. -> (N,) twice"""
+        gold = batch.target[done.is_real]
+        return gold_log_prob(done.states, done.transformer.output.weight, gold)
 
     def cross_entropy(self, batch: Batch, done: TokenPass) -> Tensor:
         """Label-smoothed negative log-likelihood of each sentence. -> (B,)"""
-        gold, mean = gold_log_prob(
-            done.states, self.transformer.output.weight, batch.target[done.is_real]
-        )
-        each = -smoothed(gold, mean, self.config.label_smoothing)
-        return (
-            torch.zeros(done.is_real.shape, dtype=each.dtype, device=each.device)
-            .masked_scatter(done.is_real, each)
-            .sum(1)
-        )
+        each = -smoothed(*self.gold(batch, done), self.config.label_smoothing)
+        return done.spread(each).sum(1)
 
     def losses(self, batch: Batch, knobs: Any) -> Loss:
         total = self.cross_entropy(batch, self.forward_tokens(batch, knobs))
         return Loss(total, {"cross_entropy": total})
+
+    def score(self, batch: Batch, knobs: Any, reads: Tensor) -> Tensor:
+        done = self.forward_tokens(batch, knobs, reads)
+        return done.spread(self.gold(batch, done)[0])
 
     def plan(self, stream: Stream) -> Plan | Read:
         """Read what the next token needs, then compute its row."""
@@ -90,6 +106,9 @@ class TokenSystem(System):
         if not stream.is_complete and (needed is None or stream.read < needed):
             return Read(stream.read + 1 if needed is None else needed)
         moment = stream.read if needed is None else min(needed, stream.read)
+        if getattr(stream.knobs, "refresh", False):
+            columns = [self.column(stream)] * token
+            return Plan([*range(1, token + 1)], [moment] * token, columns, forgets=True)
         return Plan([token], [moment], [self.column(stream)])
 
     def column(self, stream: Stream) -> int:

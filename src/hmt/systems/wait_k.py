@@ -1,17 +1,13 @@
 """Wait-k (Ma et al. 2019): read k tokens, then write one and read one in turn.
 
-Shapes: B sentences, I target tokens.
+Token y_i sees g_i = min(k + i - 1, J) source tokens, in training as in streaming.
 """
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import torch
-from torch import Tensor
-
 from hmt.errors import UserError
 from hmt.model.transformer import Dims
-from hmt.systems.system import Batch
 from hmt.systems.tokens import TokenSystem
 
 
@@ -25,6 +21,7 @@ class WaitKConfig:
 @dataclass(frozen=True)
 class WaitKKnobs:
     k: int = 3  # tokens read before the first is written
+    refresh: bool = False  # compute the whole prefix anew at each step, seeing all that was read
 
     def __post_init__(self) -> None:
         if self.k < 1:
@@ -32,7 +29,7 @@ class WaitKKnobs:
 
 
 class WaitK(TokenSystem):
-    """One model per k; y_i sees min(k + i - 1, J) source tokens."""
+    """One model per k."""
 
     name: ClassVar[str] = "wait-k"
     Config: ClassVar[type] = WaitKConfig
@@ -41,14 +38,5 @@ class WaitK(TokenSystem):
     def default_knobs(self) -> dict[str, Any]:
         return {"k": self.config.k}
 
-    def moments(self, batch: Batch, knobs: WaitKKnobs) -> Tensor:
-        return wait_k_moments(knobs.k, batch)
-
     def needed(self, token: int, knobs: WaitKKnobs) -> int | None:
         return knobs.k + token - 1
-
-
-def wait_k_moments(k: int, batch: Batch) -> Tensor:
-    """g_i = min(k + i - 1, J). -> (B, I)"""
-    schedule = k + torch.arange(batch.target.shape[1], device=batch.target.device)
-    return schedule.minimum(batch.source_length[:, None])
