@@ -21,6 +21,19 @@ from torch import Tensor
 from hmt.model.moments import NEVER
 
 
+def moves(confidence: Tensor, first: Tensor, last: Tensor) -> tuple[Tensor, Tensor]:
+    """Log-probability to write and to wait in each cell. (B, I, J), (B, I) twice -> (B, I, J) twice
+
+    `confidence` is the logit to write.  Below `first` a path waits, at `last` it must write.
+    """
+    moment = torch.arange(1, confidence.shape[-1] + 1, device=confidence.device)
+    is_early, is_due = moment < first[..., None], moment >= last[..., None]
+    write = F.logsigmoid(confidence).masked_fill(is_due, 0.0)
+    write = write.masked_fill(is_early | (moment > last[..., None]), NEVER)
+    wait = F.logsigmoid(-confidence).masked_fill(is_early, 0.0).masked_fill(is_due, NEVER)
+    return write, wait
+
+
 def arrive(log_write: Tensor, log_wait: Tensor, best: bool = False) -> Tensor:
     """Log-weight of all paths (or the best path) into each cell. (B, I, J) twice -> (B, I, J)"""
     batch, steps, moments = log_write.shape

@@ -119,13 +119,16 @@ class SourceView:
     """What cross-attention may use in one pass.
 
     `registers` is the per-layer memory of one stream that some systems need (pointers, running
-    sums), None in a training pass; `complete` says per stream that the source has ended.
+    sums), None in a training pass; `complete` says per stream that the source has ended; `packing`
+    is how rows stand beside their source where self-attention has them in another rectangle.
     """
 
     rows: Rows
     length: Tensor  # (B,) source tokens that may be looked at
     registers: Tensor | None = None  # (B, ...) of this layer
     complete: Tensor | None = None  # (B,)
+    dial: Tensor | None = None  # (B,) the inference setting that matters here: a threshold, a delay
+    packing: Packing | None = None
 
 
 class CrossAttention(nn.Module):
@@ -147,6 +150,7 @@ class CrossAttention(nn.Module):
         self, x: Tensor, source: Tensor, view: SourceView, packing: Packing
     ) -> tuple[Tensor, Any]:
         """(N, D), source (B, J, W) -> (N, D) and nothing else to tell"""
+        packing = view.packing or packing
         keys, values = source.chunk(2, dim=-1)
         bias = source_bias(view.rows.moment, keys.shape[1], x.dtype)[:, None]
         query = packing.unpack(self.query(x))

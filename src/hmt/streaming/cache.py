@@ -65,10 +65,12 @@ class Cache:
         self.sums = Shelf([empty(c, width)])
         self.rows = Shelf([empty(c, 2 * width) for _ in range(dims.decoder_layers)])
         self.facts = Shelf([empty(c, 3, dtype=torch.long), empty(c), empty(c, dtype=torch.bool)])
+        # half precision could not hold a pointer beyond 256
+        precise = torch.promote_types(weight.dtype, torch.float32)
         self.registers = (
             None
             if register_shape is None
-            else [empty(*register_shape) for _ in range(dims.decoder_layers)]
+            else [empty(*register_shape, dtype=precise) for _ in range(dims.decoder_layers)]
         )
 
     def clear(self, slot: int) -> None:

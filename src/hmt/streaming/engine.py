@@ -252,6 +252,7 @@ class Engine:
             for i in p.targets
         ]
         dtype = transformer.output.weight.dtype
+        precise = torch.promote_types(dtype, torch.float32)
         cache.put_facts(place, self._tensor(flat).T, self._tensor(log_copies, dtype))
         slots, longest = self._slot_index(streams), max(used)
         query = Rows(
@@ -270,6 +271,7 @@ class Engine:
                 query,
                 self._tensor([s.read for s in streams]),
                 complete=self._tensor([s.is_complete for s in streams]),
+                dial=self._tensor([self.system.dial(s.knobs) for s in streams], precise),
             ),
             packing,
             registers,

@@ -155,7 +155,6 @@ class System(nn.Module):
     name: ClassVar[str]
     Config: ClassVar[type]
     Knobs: ClassVar[type]
-    register_shape: ClassVar[tuple[int, ...] | None] = None
 
     transformer: Transformer
     config: Any
@@ -164,6 +163,15 @@ class System(nn.Module):
     def parts(self) -> list[Transformer]:
         """The Transformers that rows can be computed by."""
         return [self.transformer]
+
+    @property
+    def register_shape(self) -> tuple[int, ...] | None:
+        """What cross-attention keeps of a stream, per layer: pointers, a running sum."""
+        return None
+
+    def dial(self, knobs: Any) -> float:
+        """The one setting that cross-attention has to know: a threshold, a delay."""
+        return 0.0
 
     def knobs(self, **chosen: Any) -> Any:
         """Inference settings: this model's defaults with some chosen anew."""

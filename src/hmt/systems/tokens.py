@@ -72,12 +72,23 @@ class TokenSystem(System):
             log_copies=torch.zeros(size, steps, device=batch.target.device),
         )
         source = transformer.encode(batch.source).view(*batch.source.shape, -1)
+        precise = torch.promote_types(source.dtype, torch.float32)
+        registers = None
+        if moments is not None and self.register_shape is not None:  # it goes as in streaming
+            start = source.new_zeros(size, *self.register_shape, dtype=precise)
+            registers = [start] * len(transformer.decoder)
         out = transformer.decode(
             batch.inputs,
             plain_bias(rows, rows, source.dtype),
             transformer.read(source),
-            SourceView(rows, batch.source_length),
+            SourceView(
+                rows,
+                batch.source_length,
+                complete=torch.ones_like(batch.source_length, dtype=torch.bool),
+                dial=batch.source_length.new_full((size,), self.dial(knobs), dtype=precise),
+            ),
             Packing(size, steps, is_real.flatten().nonzero()[:, 0]),
+            registers,
         )
         return TokenPass(out.states, rows, is_real, out.told, transformer)
 
@@ -114,3 +125,10 @@ class TokenSystem(System):
     def column(self, stream: Stream) -> int:
         """What else the row of the next token carries."""
         return 0
+
+
+def tentative_plan(stream: Stream) -> Plan | Read:
+    """The next token's row on all that has been read; it counts only if it comes to write."""
+    if stream.read == 0:
+        return Read(1)
+    return Plan([len(stream.target) + 1], [stream.read], [0], is_tentative=True)
