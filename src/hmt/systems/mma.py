@@ -1,0 +1,225 @@
+"""Monotonic multihead attention (Ma et al., ICLR 2020): every head is a pointer into the source.
+
+Shapes: B sentences, H heads, Q rows (I target tokens in training), J source tokens, N packed rows,
+D width.
+
+A head stands at a source token and, for each target token, stops there or moves on, with a
+probability that it computes.  Training uses the expected alignment of this process, inference
+stops where the probability passes a threshold.  A token is written once all heads have stopped.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from hmt.errors import UserError
+from hmt.model import lattice
+from hmt.model.delays import differentiable_average_lagging, expected_moment, real_tokens
+from hmt.model.moments import NEVER
+from hmt.model.transformer import CrossAttention, Dims, Packing, SourceView
+from hmt.model.vocabulary import at_least_float32
+from hmt.systems.system import Batch, Loss, PassOutput, Plan, Read, Stream, Write
+from hmt.systems.tokens import TokenSystem, tentative_plan
+
+KINDS = ("lookback", "hard")
+
+
+@dataclass(frozen=True)
+class MMAConfig:
+    dims: Dims
+    kind: str = "lookback"  # soft attention from the pointer backwards (IL), or "hard" (H)
+    latency_weight: float = 0.1  # lambda of the average delay; the paper has 0 with "hard"
+    variance_weight: float = 0.0  # lambda of the heads' divergence; the paper has 0 with "lookback"
+    noise: float = 1.0  # standard deviation added to stopping energies in training
+    label_smoothing: float = 0.1
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise UserError(f'kind "{self.kind}" is unknown; it is "lookback" or "hard".')
+
+
+@dataclass(frozen=True)
+class MMAKnobs:
+    threshold: float = 0.5  # a head stops where its stopping probability reaches this
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What a training pass tells of one layer."""
+
+    delay: Tensor  # (B, H, I) expected number of source tokens up to the pointer
+
+
+@dataclass(frozen=True)
+class Pointers:
+    """What a streaming pass tells of one layer."""
+
+    register: Tensor  # (B, H) where the heads stand after the last row, from 0
+    needs: Tensor  # (B, H) the head has not stopped within what was read
+
+
+class Monotonic(CrossAttention):
+    """Cross-attention of one layer; `project` gives keys and values, for "hard" the only keys."""
+
+    def __init__(self, dims: Dims, kind: str, noise: float) -> None:
+        super().__init__(dims)
+        self.noise = noise
+        self.looks_back = kind == "lookback"
+        if self.looks_back:
+            self.stop_query = nn.Linear(dims.width, dims.width)
+            self.stop_project = nn.Linear(dims.width, dims.width)
+
+    def read(self, h: Tensor) -> Tensor:
+        kept = self.project(h)
+        return torch.cat([kept, self.stop_project(h)], dim=-1) if self.looks_back else kept
+
+    def forward(
+        self, x: Tensor, source: Tensor, view: SourceView, packing: Packing
+    ) -> tuple[Tensor, Expected | Pointers]:
+        """(N, D), source (B, J, W) -> (N, D) and expected delays, or pointers"""
+        keys, values, *own_keys = source.split(x.shape[-1], dim=-1)
+        soft = self.scores(packing.unpack(self.query(x)), keys)
+        stop = soft
+        if self.looks_back:
+            stop = self.scores(packing.unpack(self.stop_query(x)), own_keys[0])
+        told: Expected | Pointers
+        if view.registers is None:
+            log_alpha = expected_alignment(self.disturbed(stop), view.length)
+            weights = look_back(log_alpha, soft, view.length) if self.looks_back else log_alpha
+            weights = weights.exp()
+            told = Expected(expected_moment(log_alpha.exp()))
+        else:
+            assert view.dial is not None and view.complete is not None
+            stops = stop.sigmoid() >= view.dial[:, None, None, None]
+            pointer, needs = move(stops, view.registers.long(), view.rows.moment)
+            weights = self.point(soft, pointer)
+            told = Pointers(pointer[..., -1], needs[..., -1] & ~view.complete[:, None])
+        values = values.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+        context = weights.to(values.dtype) @ values  # (B, H, Q, D / H)
+        return self.output(packing.pack(context.transpose(1, 2).flatten(-2))), told
+
+    def scores(self, query: Tensor, keys: Tensor) -> Tensor:
+        """Scaled products per head. (B, Q, D), (B, J, D) -> (B, H, Q, J)"""
+        q, k = (x.unflatten(-1, (self.heads, -1)).transpose(1, 2) for x in (query, keys))
+        scaled: Tensor = at_least_float32(q @ k.transpose(-1, -2)) * q.shape[-1] ** -0.5
+        return scaled
+
+    def disturbed(self, stop: Tensor) -> Tensor:
+        """Noise drives stopping probabilities towards 0 and 1, as inference will take them."""
+        return stop + self.noise * torch.randn_like(stop) if self.training else stop
+
+    def point(self, soft: Tensor, pointer: Tensor) -> Tensor:
+        """Attention of heads that have stopped. (B, H, Q, J), (B, H, Q) -> (B, H, Q, J)"""
+        place = torch.arange(soft.shape[-1], device=soft.device)
+        if self.looks_back:
+            return soft.masked_fill(place > pointer[..., None], NEVER).softmax(-1)
+        return (place == pointer[..., None]).to(soft.dtype)
+
+
+def expected_alignment(stop: Tensor, length: Tensor) -> Tensor:
+    """log P(head stands at j for token i) from stopping logits. (B, H, I, J), (B,) -> same
+
+    The pointer of token i starts where that of token i - 1 stopped; at the end of the source it
+    stops for certain, which keeps every row's mass at one.
+    """
+    flat = stop.flatten(0, 1)
+    last = length.repeat_interleave(stop.shape[1])[:, None].expand(flat.shape[:2])
+    write, wait = lattice.moves(flat, torch.ones_like(last), last)
+    return (lattice.arrive(write, wait) + write).view_as(stop)
+
+
+def look_back(log_alpha: Tensor, soft: Tensor, length: Tensor) -> Tensor:
+    """Log of the mean over pointers l of the softmax up to l. (B, H, I, J) twice, (B,) -> same
+
+    beta_j = exp(u_j) sum_{l >= j} alpha_l / sum_{m <= l} exp(u_m), in logs: no sum can underflow.
+    """
+    beyond = torch.arange(soft.shape[-1], device=soft.device) >= length[:, None, None, None]
+    soft = soft.masked_fill(beyond, NEVER)
+    per_pointer = log_alpha - soft.logcumsumexp(-1)
+    return soft + per_pointer.flip(-1).logcumsumexp(-1).flip(-1)
+
+
+def move(stops: Tensor, start: Tensor, available: Tensor) -> tuple[Tensor, Tensor]:
+    """Move every head to its next stop, row by row; one that finds none waits at the end.
+
+    (B, H, Q, J) where a head would stop, (B, H) from 0, (B, Q) tokens that a row may look at
+    -> pointers (B, H, Q), and whether they found no stop
+    """
+    place = torch.arange(stops.shape[-1], device=stops.device)
+    stops = stops & (place < available[:, None, :, None])
+    pointers, needs = [], []
+    for row in range(stops.shape[2]):
+        here = stops[:, :, row] & (place >= start[..., None])
+        found = here.any(-1)
+        end = (available[:, row, None] - 1).maximum(start)
+        start = torch.where(found, here.byte().argmax(-1), end)
+        pointers.append(start)
+        needs.append(~found)
+    return torch.stack(pointers, -1), torch.stack(needs, -1)
+
+
+class MMA(TokenSystem):
+    name: ClassVar[str] = "mma"
+    Config: ClassVar[type] = MMAConfig
+    Knobs: ClassVar[type] = MMAKnobs
+    config: MMAConfig
+
+    def __init__(self, config: MMAConfig) -> None:
+        super().__init__(config, partial(Monotonic, kind=config.kind, noise=config.noise))
+
+    @property
+    def register_shape(self) -> tuple[int, ...]:
+        return (self.config.dims.heads,)
+
+    def dial(self, knobs: MMAKnobs) -> float:
+        return knobs.threshold
+
+    def losses(self, batch: Batch, knobs: MMAKnobs) -> Loss:
+        done = self.forward_tokens(batch, knobs)
+        cross_entropy = self.cross_entropy(batch, done)
+        delays = torch.cat([told.delay for told in done.told], dim=1)  # all layers' heads
+        average = differentiable_average_lagging(
+            weighted_delay(delays), batch.source_length, batch.target_length
+        )
+        variance = head_divergence(delays, batch.target_length)
+        total = cross_entropy + self.config.latency_weight * average
+        total = total + self.config.variance_weight * variance
+        parts = {"cross_entropy": cross_entropy, "latency": average, "variance": variance}
+        return Loss(total, parts)
+
+    def inspect(self, batch: Batch, knobs: MMAKnobs) -> list[dict[str, Any]]:
+        """The expected delay of the most demanding head, per token."""
+        told = self.forward_tokens(batch, knobs).told
+        delay = torch.cat([layer.delay for layer in told], dim=1).amax(1).tolist()
+        lengths = batch.target_length.tolist()
+        return [{"delay": row[:n]} for row, n in zip(delay, lengths, strict=True)]
+
+    def plan(self, stream: Stream) -> Plan | Read:
+        return tentative_plan(stream)
+
+    def decide(
+        self, streams: Sequence[Stream], plans: Sequence[Plan], output: PassOutput
+    ) -> list[Read | Write]:
+        """Any head of any layer that has not stopped needs one more source token."""
+        needs = torch.cat([told.needs for told in output.told], dim=1).double().mean(1).tolist()
+        decisions: list[Read | Write] = []
+        for stream, plan, share in zip(streams, plans, needs, strict=True):
+            stream.note(plan.targets[0], stream.read, 1.0 - share)
+            decisions.append(Read(stream.read + 1) if share > 0 else Write(0))
+        return decisions
+
+
+def weighted_delay(delays: Tensor) -> Tensor:
+    """Mean over all heads in which large delays weigh more. (B, H, I) -> (B, I)"""
+    return (F.softmax(delays, dim=1) * delays).sum(1)
+
+
+def head_divergence(delays: Tensor, target_length: Tensor) -> Tensor:
+    """Variance over all heads, mean over tokens. (B, H, I), (B,) -> (B,)"""
+    variance = delays.var(1, correction=min(1, delays.shape[1] - 1))
+    return (variance * real_tokens(target_length, delays.shape[2])).sum(1) / target_length
