@@ -1,0 +1,153 @@
+"""Gaussian multi-head attention (Zhang & Feng, Findings of ACL 2022): predicted alignments.
+
+Shapes: B sentences, Q rows (I target tokens in training), J source tokens, N packed rows, D width.
+
+Each layer predicts by how many source tokens the alignment moves on for each target token; the sum
+of these steps is the position P_i (from 0) that y_i is aligned to.  A Gaussian around P_i weights
+the attention, and y_i sees the source up to P_i + delta: that is also when it can be written.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from hmt.errors import UserError
+from hmt.model.moments import NEVER
+from hmt.model.transformer import CrossAttention, Dims, Packing, SourceView, attend
+from hmt.model.vocabulary import at_least_float32
+from hmt.systems.system import Batch, PassOutput, Plan, Read, Stream, Write
+from hmt.systems.tokens import TokenSystem, tentative_plan
+
+# The range of positions in the authors' code: the width of the Gaussian must not be zero, and no
+# sentence is longer.
+NEAREST, FARTHEST = 0.9, 1100.0
+
+
+@dataclass(frozen=True)
+class GMAConfig:
+    dims: Dims
+    delta: float = 1.0  # source tokens to wait for beyond the aligned position
+    label_smoothing: float = 0.1
+
+    def __post_init__(self) -> None:
+        check_delta(self.delta)
+
+
+@dataclass(frozen=True)
+class GMAKnobs:
+    delta: float = (
+        1.0  # another value than in training is possible; what it costs is to be measured
+    )
+
+    def __post_init__(self) -> None:
+        check_delta(self.delta)
+
+
+def check_delta(delta: float) -> None:
+    """Refuse what would see no source at all."""
+    if not delta >= 0:
+        raise UserError(f"delta = {delta}: the source tokens to wait for cannot be below 0.")
+
+
+@dataclass(frozen=True)
+class Aligned:
+    """What one layer tells."""
+
+    position: Tensor  # (B, Q) P_i
+    span: Tensor  # (B, Q) source tokens that the rows ask for
+    register: Tensor  # (B,) running sum after the last row
+
+
+class Gaussian(CrossAttention):
+    def __init__(self, dims: Dims) -> None:
+        super().__init__(dims)
+        self.hidden = nn.Linear(dims.width, dims.width, bias=False)  # W_p
+        self.step = nn.Linear(dims.width, 1, bias=False)  # v_p
+
+    def forward(
+        self, x: Tensor, source: Tensor, view: SourceView, packing: Packing
+    ) -> tuple[Tensor, Aligned]:
+        """(N, D), source (B, J, W) -> (N, D) and the alignment"""
+        assert view.dial is not None
+        keys, values = source.chunk(2, dim=-1)
+        query = self.query(x)
+        steps = packing.unpack(self.increments(query))[..., 0]
+        steps = steps.masked_fill(view.rows.target == 1, 0.0)
+        total = steps.cumsum(1)  # (B, Q)
+        if view.registers is not None:
+            total = total + view.registers[:, None]
+        position = total.clamp(NEAREST, FARTHEST)
+        span = spans(position, view.dial)
+        bias = gaussian_bias(position, span.minimum(view.rows.moment), keys.shape[1])
+        query = packing.unpack(query)
+        out = attend(query, keys, values, bias[:, None].to(query.dtype), self.heads)
+        told = Aligned(position, span, total[:, -1].detach())
+        return self.output(packing.pack(out)), told
+
+    def increments(self, query: Tensor) -> Tensor:
+        """exp(v_p tanh(W_p z)) > 0 of the scaled query z; about 1 at first. (N, D) -> (N, 1)"""
+        z = query * (query.shape[-1] // self.heads) ** -0.5
+        exponent = at_least_float32(self.step(torch.tanh(self.hidden(z))))
+        # a larger step would overflow, and goes beyond the farthest position as it is
+        return exponent.clamp(max=math.log(FARTHEST)).exp()
+
+
+def spans(position: Tensor, delta: Tensor) -> Tensor:
+    """Source tokens asked for: ceil(P + delta). (B, Q), (B,) -> (B, Q) whole numbers"""
+    return (position.detach() + delta[:, None]).ceil().long()
+
+
+def gaussian_bias(position: Tensor, span: Tensor, length: int) -> Tensor:
+    """Log of a Gaussian around P with deviation P / 2, cut off after the span.
+
+    Added to attention scores it gives the normalised product of both. (B, Q) twice -> (B, Q, J)
+    """
+    place = torch.arange(length, device=position.device)
+    far = (place - position[..., None]) / (position[..., None] / 2)
+    return (-0.5 * far**2).masked_fill(place >= span[..., None], NEVER)
+
+
+class GMA(TokenSystem):
+    name: ClassVar[str] = "gma"
+    Config: ClassVar[type] = GMAConfig
+    Knobs: ClassVar[type] = GMAKnobs
+    config: GMAConfig
+
+    def __init__(self, config: GMAConfig) -> None:
+        super().__init__(config, Gaussian)
+
+    def default_knobs(self) -> dict[str, Any]:
+        return {"delta": self.config.delta}
+
+    @property
+    def register_shape(self) -> tuple[int, ...]:
+        return ()
+
+    def dial(self, knobs: GMAKnobs) -> float:
+        return knobs.delta
+
+    def inspect(self, batch: Batch, knobs: GMAKnobs) -> list[dict[str, Any]]:
+        """The position that each layer aligns each token to, counted from 0."""
+        told = self.forward_tokens(batch, knobs).told
+        position = torch.stack([layer.position for layer in told], dim=-1).tolist()
+        lengths = batch.target_length.tolist()
+        return [{"positions": rows[:n]} for rows, n in zip(position, lengths, strict=True)]
+
+    def plan(self, stream: Stream) -> Plan | Read:
+        return tentative_plan(stream)
+
+    def decide(
+        self, streams: Sequence[Stream], plans: Sequence[Plan], output: PassOutput
+    ) -> list[Read | Write]:
+        """Read up to the span of the first layer that asks for more; the next depend on it."""
+        spans = torch.stack([told.span[:, -1] for told in output.told], dim=1).tolist()
+        decisions: list[Read | Write] = []
+        for stream, plan, asked in zip(streams, plans, spans, strict=True):
+            more = [n for n in asked if n > stream.read and not stream.is_complete]
+            stream.note(plan.targets[0], stream.read, 0.0 if more else 1.0)
+            decisions.append(Read(more[0]) if more else Write(0))
+        return decisions
