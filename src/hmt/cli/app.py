@@ -34,12 +34,15 @@ def _options(
     ),
     quiet: bool = typer.Option(False, "--quiet", "-q", help="Report warnings and errors only."),
 ) -> None:
-    logging.basicConfig(
-        stream=sys.stderr,
-        level=logging.WARNING if quiet else logging.INFO,
-        format="%(message)s",
-        force=True,
-    )
+    level = logging.WARNING if quiet else logging.INFO
+    logging.basicConfig(level=level, format="%(message)s", handlers=[_Stderr()], force=True)
+
+
+class _Stderr(logging.Handler):
+    """Looks stderr up anew for each line, because a progress bar puts itself in its place."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        print(self.format(record), file=sys.stderr)  # noqa: T201
 
 
 def main() -> None:
@@ -63,6 +66,11 @@ def run(arguments: list[str]) -> int:
         # whoever read our output has left; what is still buffered must not complain at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
+    except OSError as error:
+        # a file that cannot be read or written is the user's to mend; any other is a bug
+        if error.filename is None or error.strerror is None:
+            raise
+        return _complain(f"{error.filename}: {error.strerror}.")
 
 
 def _complain(sentence: str) -> int:

@@ -19,6 +19,10 @@ from typer.core import TyperCommand
 from hmt.errors import UserError
 
 _META = "hmt.knobs"
+HELP = (
+    "The knobs of the model's system are options too, for example --lower 3 --states 6 "
+    "--threshold 0.5 --attention multiple --policy confidence; `hmt info MODEL` lists them."
+)
 
 
 class KnobCommand(TyperCommand):

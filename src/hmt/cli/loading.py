@@ -1,0 +1,28 @@
+"""Opening a model named on the command line."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from hmt.errors import UserError
+
+if TYPE_CHECKING:
+    from hmt.streaming.model import Model
+
+DEVICE = typer.Option("cpu", help="Where to compute: cpu, cuda, cuda:1 ...")
+
+
+def open_model(path: Path | None, device: str) -> "Model":
+    """Load a model onto a device that this machine has."""
+    import torch
+
+    from hmt.streaming.model import load
+
+    try:
+        kind = torch.device(device).type
+    except RuntimeError:
+        raise UserError(f"There is no device {device!r}; name one like cpu or cuda:0.") from None
+    if kind != "cpu" and not (kind == "cuda" and torch.cuda.is_available()):
+        raise UserError(f"The device {device!r} is not available on this machine; use cpu.")
+    return load(path, device)

@@ -1,0 +1,59 @@
+"""`hmt info`: what a model is."""
+
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from hmt.cli.app import app
+
+
+class Format(StrEnum):
+    """How to print."""
+
+    text = "text"
+    json = "json"
+
+
+@app.command()
+def info(
+    model: Path = typer.Argument(..., help="A model directory."),
+    style: Format = typer.Option(Format.text, "--format", help="For people or for programs."),
+) -> None:
+    """Say what a model is: system, sizes, parameters, knobs, how it came about."""
+    from hmt.streaming.model import load
+    from hmt.systems.directory import WEIGHTS, unshared
+
+    loaded = load(model)
+    described: dict[str, Any] = {
+        "model": str(model),
+        "system": loaded.system.name,
+        "parameters": sum(tensor.numel() for tensor in unshared(loaded.system).values()),
+        "weights_bytes": (model / WEIGHTS).stat().st_size,
+        "vocabulary": {
+            "source": loaded.source_tokenizer.size,
+            "target": loaded.target_tokenizer.size,
+            "is_shared": loaded.source_tokenizer is loaded.target_tokenizer,
+        },
+        **{name: loaded.config.get(name, {}) for name in ("config", "knobs", "facts")},
+    }
+    if style is Format.json:
+        typer.echo(json.dumps(described, ensure_ascii=False))
+        return
+    lines = list(_flat(described))
+    width = max(len(name) for name, _ in lines)
+    for name, value in lines:
+        typer.echo(f"{name:{width}}  {f'{value:,}' if type(value) is int else value}")
+
+
+def _flat(table: dict[str, Any], where: str = "") -> list[tuple[str, Any]]:
+    """Nested tables as lines with dotted names."""
+    lines: list[tuple[str, Any]] = []
+    for name, value in table.items():
+        if isinstance(value, dict):
+            lines += _flat(value, f"{where}{name}.")
+        else:
+            lines.append((where + name, value))
+    return lines

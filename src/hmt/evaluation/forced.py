@@ -1,0 +1,42 @@
+"""Forced decoding: what a model makes of translations that are given."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+
+from hmt.streaming.engine import Engine
+from hmt.streaming.model import Model
+from hmt.systems.system import make_batch
+from hmt.text.tokenizer import EOS
+
+
+def forced(
+    model: Model, sources: Sequence[str], targets: Sequence[str], knobs: Any, batch: int = 64
+) -> Iterator[dict[str, Any]]:
+    """Give per pair its losses, the reads of the policy, and what each candidate moment says.
+
+    Losses are sums over the sentence. `log_prob` is that of each target token at the moment at
+    which the policy writes it.
+    """
+    source_ids = model.source_tokenizer.encode_batch(list(sources))
+    target_ids = [[*ids, EOS] for ids in model.target_tokenizer.encode_batch(list(targets))]
+    device = model.system.parts[0].output.weight.device
+    for start in range(0, len(source_ids), batch):
+        some = slice(start, start + batch)
+        rows = make_batch([[*ids, EOS] for ids in source_ids[some]], target_ids[some], device)
+        with torch.inference_mode():
+            losses = {
+                name: p.tolist() for name, p in model.system.losses(rows, knobs).parts.items()
+            }
+            shown = model.system.inspect(rows, knobs)
+        engine = Engine(model.system, slots=len(shown))
+        streams = dict(engine.translate(source_ids[some], knobs, target_ids[some]))
+        for n, seen in enumerate(shown):
+            yield {
+                "index": start + n,
+                "loss": {name: values[n] for name, values in losses.items()},
+                "reads": streams[n].reads,
+                **seen,
+                "log_prob": streams[n].log_probs,
+            }
