@@ -55,7 +55,9 @@ class Watch:
     """Wall-clock time, processor time and peak memory of each stage."""
 
     def __init__(self) -> None:
-        self.stage, self.peaks, self.marks = "start", {}, {}
+        self.stage = "start"
+        self.peaks: dict[str, int] = {}
+        self.marks: dict[str, list[tuple[int, float, float, int]]] = {}
         self.done = threading.Event()
         self.thread = threading.Thread(target=self.sample, daemon=True)
         self.thread.start()
@@ -66,47 +68,65 @@ class Watch:
             self.peaks[self.stage] = max(self.peaks.get(self.stage, 0), family_memory())
 
     def progress(self, stage: str, done: int, total: int) -> None:
-        """Note when a stage first and last spoke."""
+        """Note the time, the processor time of this process and the memory at each report."""
         self.stage = stage
-        self.marks.setdefault(stage, []).append((done, time.perf_counter(), family_memory()))
+        mark = (done, time.perf_counter(), time.process_time(), family_memory())
+        self.marks.setdefault(stage, []).append(mark)
 
 
-def processor_seconds() -> float:
-    """Processor time of this process and of its finished workers."""
-    uses = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return sum(use.ru_utime + use.ru_stime for use in uses)
+def workers_seconds() -> float:
+    """Processor time of the worker processes that have ended."""
+    use = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return use.ru_utime + use.ru_stime
 
 
-def measure(folder: Path, pairs: int, size: int, workers: int) -> dict[str, float | int]:
-    """Prepare a corpus of `pairs` in `folder` and measure it."""
+def measure(folder: Path, options: argparse.Namespace) -> dict[str, float | int]:
+    """Prepare a corpus in `folder` and measure it."""
+    pairs = options.pairs
     for name, n, seed in (("s", pairs, 1), ("t", pairs, 2), ("vs", 1000, 3), ("vt", 1000, 4)):
         write_side(folder / name, n, seed)
-    s, t, vs, vt = (folder / name for name in ("s", "t", "vs", "vt"))
+    settings = Prepare(
+        source=folder / "s",
+        target=folder / "t",
+        valid_source=folder / "vs",
+        valid_target=folder / "vt",
+        output=folder / "out",
+        size=options.size,
+        vocabulary_lines=options.vocabulary_lines,
+        workers=options.workers,
+    )
+    load = os.getloadavg()[0]
     watch = Watch()
-    begin, spent = time.perf_counter(), processor_seconds()
-    prepare(Prepare(s, t, vs, vt, folder / "out", size=size, workers=workers), watch.progress)
-    seconds, spent = time.perf_counter() - begin, processor_seconds() - spent
+    begin = time.perf_counter()
+    prepare(settings, watch.progress)
+    seconds = time.perf_counter() - begin
     watch.done.set()
     watch.thread.join()
-    train = watch.marks["train"]
-    vocabulary_end = watch.marks["vocabulary"][-1][1]
-    # The first mark comes when the first block is done: rates are taken from there on.
-    settled = train[len(train) // 5]
-    begin_open = time.perf_counter()
+    checked, start, end = (
+        watch.marks[s][n] for s, n in (("check", -1), ("train", 0), ("train", -1))
+    )
+    # The workers' tables of words fill up first: from a fifth on, memory should stand still.
+    settled = watch.marks["train"][len(watch.marks["train"]) // 5]
+    own, workers = end[2] - start[2], workers_seconds()
+    begin = time.perf_counter()
     corpus = Corpus.open(folder / "out", "train")
-    opened = time.perf_counter() - begin_open
+    opened = time.perf_counter() - begin
     assert len(corpus) == pairs
     return {
         "pairs": pairs,
+        "load_of_others": round(load, 1),
         "seconds": round(seconds, 1),
         "pairs_per_second": round(pairs / seconds),
-        "vocabulary_seconds": round(train[0][1] - watch.marks["check"][-1][1], 1),
-        "merge_seconds": round(train[0][1] - vocabulary_end, 1),
-        "encoding_pairs_per_second": round((pairs - settled[0]) / (train[-1][1] - settled[1])),
-        "cores_used": round(spent / seconds, 2),
+        "vocabulary_seconds": round(start[1] - checked[1], 1),
+        "vocabulary_processor_seconds": round(start[2] - checked[2], 1),
+        "encoding_pairs_per_second": round(pairs / (end[1] - start[1])),
+        "encoding_processor_seconds_main": round(own, 1),
+        "encoding_processor_seconds_workers": round(workers, 1),
+        "encoding_cores_used": round((own + workers) / (end[1] - start[1]), 2),
         "cores": os.cpu_count() or 1,
-        "encoding_memory_growth_mb": round((train[-1][2] - settled[2]) / 2**20, 1),
+        "encoding_memory_growth_mb": round((end[3] - settled[3]) / 2**20, 1),
         "peak_memory_mb": round(max(watch.peaks.values()) / 2**20),
+        "encoding_peak_memory_mb": round(watch.peaks.get("train", 0) / 2**20),
         "open_milliseconds": round(opened * 1000, 1),
         "tokens": int(corpus.source_lengths.sum() + corpus.target_lengths.sum()),
     }
@@ -117,15 +137,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pairs", type=int, default=1_000_000)
     parser.add_argument("--size", type=int, default=32_000)
+    parser.add_argument("--vocabulary-lines", type=int, default=2_000_000)
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     options = parser.parse_args()
     folder = Path(tempfile.mkdtemp())
     try:
-        result = measure(folder, options.pairs, options.size, options.workers)
+        result = measure(folder, options)
     finally:
         shutil.rmtree(folder)
     for name, value in result.items():
-        print(f"{name:28} {value:>14,}")
+        print(f"{name:36} {value:>14,}")
     print(json.dumps(result))
 
 

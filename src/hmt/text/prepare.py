@@ -268,6 +268,7 @@ def _write_split(
     limits = (settings.max_tokens, settings.max_ratio) if split == "train" else None
     workers = settings.workers if pair[0].lines >= PARALLEL_PAIRS else 1
     report = SplitReport()
+    progress(split, 0, pair[0].lines)
     with ExitStack() as stack:
         writers = [stack.enter_context(SideWriter(directory, split, side, dtype)) for side in SIDES]
         for encoded in encode_all(_blocks(pair), Encoder(tokenizers, limits, dtype), workers):

@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 
 import tokenizers as hf
@@ -32,7 +32,7 @@ CONTINUES = "@@"
 SCAFFOLD = "<scaffold>"
 # Punctuation, symbols and digits stand alone, with the word mark if they start the word.
 ALONE = rf"{MARK}?[[\p{{P}}\p{{S}}\p{{Nd}}]&&[^{MARK}]]"
-# About 50 MB of remembered words; natural text repeats nearly all of its words within that.
+# About 60 MB of remembered words; natural text repeats nearly all of its words within that.
 REMEMBERED_WORDS = 200_000
 
 
@@ -110,20 +110,22 @@ class Tokenizer:
         return Tokenizer.from_json, (self.to_json(),)
 
     def _word_ids(self, words: set[str]) -> dict[str, tuple[int, ...]]:
-        """Ids of at least these words; the table is shared, so callers must not change it."""
+        """Ids of each of these words."""
         table = self._remembered
-        missing = [word for word in words if word not in table]
-        if not missing:
-            return table
-        if len(table) + len(missing) > REMEMBERED_WORDS:
-            table = self._remembered = {}
-            missing = list(words)
-        encodings = self._backend.encode_batch_fast(
-            [_clean(word) for word in missing], add_special_tokens=False
-        )
-        for word, encoding in zip(missing, encodings, strict=True):
-            table[word] = tuple(id if UNK < id < self.size else UNK for id in encoding.ids)
-        return table
+        ids = {word: table[word] for word in words if word in table}
+        missing = list(words - ids.keys())
+        if missing:
+            encodings = self._backend.encode_batch_fast(
+                [_clean(word) for word in missing], add_special_tokens=False
+            )
+            new = {
+                word: tuple(id if UNK < id < self.size else UNK for id in encoding.ids)
+                for word, encoding in zip(missing, encodings, strict=True)
+            }
+            ids.update(new)
+            # First come, first kept: frequent words come early.
+            table.update(islice(new.items(), max(0, REMEMBERED_WORDS - len(table))))
+        return ids
 
 
 def train_bpe(
