@@ -51,7 +51,11 @@ def replacing(path: Path) -> Iterator[Path]:
     """A path to write to, which becomes `path` when the block ends well."""
     temporary = path.with_name(f".{path.name}.tmp")
     try:
+        # what a killed run left here may be a link to a snapshot, which must not be written through
+        temporary.unlink(missing_ok=True)
         yield temporary
+        # safetensors makes files for their owner alone; a model is as public as its directory
+        temporary.chmod(path.parent.stat().st_mode & 0o666)
         with temporary.open("rb") as written:
             os.fsync(written.fileno())
         temporary.replace(path)
@@ -64,7 +68,9 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write a small file, all or nothing."""
+    """Write a small file, all or nothing, unless it is so already."""
+    if path.is_file() and path.read_bytes() == content:
+        return
     with replacing(path) as temporary:
         temporary.write_bytes(content)
 
@@ -72,7 +78,6 @@ def write_bytes(path: Path, content: bytes) -> None:
 def link(path: Path, existing: Path) -> None:
     """Let `path` be the same file as `existing`; a copy where the file system has no links."""
     with replacing(path) as temporary:
-        temporary.unlink(missing_ok=True)
         try:
             temporary.hardlink_to(existing)
         except OSError:

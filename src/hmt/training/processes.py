@@ -98,13 +98,12 @@ class Interrupt:
 @contextmanager
 def reproducible(threads: int) -> Iterator[None]:
     """Let torch give the same bits for the same step, whatever ran before."""
-    before = torch.are_deterministic_algorithms_enabled()
-    warned = torch.is_deterministic_algorithms_warn_only_enabled()
     settings: Any = torch.utils.deterministic
-    filled = settings.fill_uninitialized_memory
+    before = torch.get_deterministic_debug_mode(), settings.fill_uninitialized_memory
     count = torch.get_num_threads()
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    torch.use_deterministic_algorithms(True, warn_only=True)
+    # "warn": an operation that has no reproducible version is still better than no training
+    torch.set_deterministic_debug_mode("warn")
     # nothing here reads memory that it did not write, so filling it would only cost time
     settings.fill_uninitialized_memory = False
     if threads:
@@ -112,6 +111,6 @@ def reproducible(threads: int) -> Iterator[None]:
     try:
         yield
     finally:
-        torch.use_deterministic_algorithms(before, warn_only=warned)
-        settings.fill_uninitialized_memory = filled
+        torch.set_deterministic_debug_mode(before[0])
+        settings.fill_uninitialized_memory = before[1]
         torch.set_num_threads(count)

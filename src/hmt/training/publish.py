@@ -4,6 +4,7 @@ import dataclasses
 import json
 import subprocess
 import sys
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -111,6 +112,7 @@ def _version(package: str) -> str:
         return "unknown"
 
 
+@cache
 def _commit() -> str | None:
     """Commit of this source if it is a checkout, marked when files were changed since."""
     here = Path(__file__)

@@ -73,6 +73,7 @@ class Run:
         checkpoint.forget_snapshots(
             self.folder, lambda step: step > here.step or (step == here.step and is_odd)
         )
+        checkpoint.rotate(self.folder, self.training.keep)
         text = json.dumps(provenance(self.recipe), indent=1, ensure_ascii=False) + "\n"
         checkpoint.write_bytes(self.folder / "recipe.json", text.encode())
 

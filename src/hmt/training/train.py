@@ -84,6 +84,8 @@ def train_stage(
     report: Callable[[Progress], None] | None,
 ) -> None:
     """Make the updates that the current stage still lacks."""
+    if run.is_stage_over:
+        return
     training, here = run.training, run.position
     notes = Notes(run, learner)
     with closing(notes):
