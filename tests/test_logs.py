@@ -8,8 +8,9 @@ import pytest
 
 from hmt.errors import UserError
 from hmt.evaluation.logs import log_line, read_log, row_of, write_log
-from hmt.evaluation.records import Record, read_records, write_records
+from hmt.evaluation.records import read_records, write_records
 from hmt.evaluation.scores import score
+from hmt.streaming.record import Record
 
 
 def record(**changes: Any) -> Record:

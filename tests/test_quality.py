@@ -15,8 +15,8 @@ from hmt.evaluation.bootstrap import draws, interval, mean_of, resample
 from hmt.evaluation.compare import compare, compare_curves
 from hmt.evaluation.logs import Row
 from hmt.evaluation.quality import export_comet, quality
-from hmt.evaluation.records import Record
 from hmt.evaluation.scores import add_point, read_points, score
+from hmt.streaming.record import Record
 
 WORDS = ["the", "a", "man", "dog", "sits", "runs", "in", "park", "green", "house", ".", ","]
 

@@ -8,8 +8,8 @@ import numpy as np
 from hmt.errors import UserError
 from hmt.evaluation.bootstrap import LEVEL, RESAMPLES, SEED, Array, difference, resample
 from hmt.evaluation.logs import Row
-from hmt.evaluation.records import Record
 from hmt.evaluation.scores import Sentences
+from hmt.streaming.record import Record
 
 Translations = Sequence[Record] | Sequence[Row]
 

@@ -19,14 +19,14 @@ from hmt.evaluation.latency import (
     word_reads,
     words_read,
 )
-from hmt.evaluation.records import (
+from hmt.evaluation.records import numbered_lines
+from hmt.streaming.record import (
     Record,
     is_int,
     is_list,
     is_number,
     is_string,
     json_object,
-    numbered_lines,
     shortened,
 )
 

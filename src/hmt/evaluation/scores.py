@@ -21,7 +21,7 @@ from hmt.evaluation.conventions import latency_conventions, quality_conventions
 from hmt.evaluation.latency import COMPUTATION_AWARE, METRICS, latency
 from hmt.evaluation.logs import Row, row_of
 from hmt.evaluation.quality import QUALITIES, quality
-from hmt.evaluation.records import Record
+from hmt.streaming.record import Record
 
 FORMAT = 1
 

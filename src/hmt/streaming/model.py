@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from hmt.errors import UserError
-from hmt.evaluation.records import Record
 from hmt.streaming.engine import Engine
+from hmt.streaming.record import Record
 from hmt.streaming.session import MAX_SENTENCE_TOKENS, Session
 from hmt.systems.directory import load_system
 from hmt.systems.system import Stream, System

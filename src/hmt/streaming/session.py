@@ -3,8 +3,8 @@
 from typing import TYPE_CHECKING, Any
 
 from hmt.errors import UserError
-from hmt.evaluation.records import Record
 from hmt.streaming.engine import Engine
+from hmt.streaming.record import Record
 from hmt.systems.system import Stream
 from hmt.text.words import Detokenizer
 
