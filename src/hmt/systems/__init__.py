@@ -6,12 +6,29 @@ import typing
 from typing import Any
 
 from hmt.errors import UserError
+from hmt.systems.adaptive import Adaptive
 from hmt.systems.full import Full
+from hmt.systems.gma import GMA
+from hmt.systems.gsimt import GSiMT
 from hmt.systems.hmt import HMT
+from hmt.systems.mma import MMA
+from hmt.systems.moe_wait_k import MoEWaitK
+from hmt.systems.multipath import Multipath
 from hmt.systems.system import System
 from hmt.systems.wait_k import WaitK
 
-SYSTEMS: dict[str, type[System]] = {system.name: system for system in (HMT, Full, WaitK)}
+TABLE: tuple[type[System], ...] = (
+    HMT,
+    Full,
+    WaitK,
+    Multipath,
+    Adaptive,
+    MoEWaitK,
+    MMA,
+    GMA,
+    GSiMT,
+)
+SYSTEMS: dict[str, type[System]] = {system.name: system for system in TABLE}
 
 
 def build(name: str, config: dict[str, Any]) -> System:

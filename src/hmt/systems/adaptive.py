@@ -1,0 +1,186 @@
+"""Adaptive wait-k (Zheng et al. 2020): of several wait-k models, the current lag chooses one.
+
+Shapes: B sentences, I target tokens.
+
+With s tokens read and t written the lag is k = s - t, and M_k says y_{t+1}: it is written if M_k is
+sure enough (p >= rho_k), otherwise one more token is read.  Nothing is trained: the M_k are wait-k
+models, or one multipath model.  M_k computes the target prefix with its own wait-k spans, which do
+not depend on the path really taken, so its rows stay valid: a column k of the cache.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from hmt.errors import UserError
+from hmt.model.moments import Rows, column_bias
+from hmt.model.transformer import Dims, Transformer
+from hmt.model.vocabulary import at_least_float32
+from hmt.systems.multipath import Multipath
+from hmt.systems.system import Batch, Loss, PassOutput, Plan, Read, Stream, System, Write, mean_loss
+from hmt.systems.tokens import ALL, TokenPass, TokenSystem
+from hmt.systems.wait_k import WaitK, WaitKKnobs
+from hmt.text.tokenizer import BOS, EOS, PAD
+
+
+@dataclass(frozen=True)
+class AdaptiveConfig:
+    dims: Dims
+    lags: tuple[int, ...] = ()  # the k of each wait-k model; empty: one multipath model
+    label_smoothing: float = 0.1
+
+
+@dataclass(frozen=True)
+class AdaptiveKnobs:
+    k_min: int = 1  # never write at a smaller lag
+    k_max: int = 10  # never read on at this lag
+    rho_a: float = 0.7  # probability that suffices to write at lag k_min ...
+    rho_b: float = 0.0  # ... and at lag k_max, linear between
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.k_min <= self.k_max:
+            raise UserError(
+                f"k_min = {self.k_min} and k_max = {self.k_max}: need 1 <= k_min <= k_max."
+            )
+
+    def threshold(self, k: int) -> float:
+        """rho_k"""
+        if self.k_min == self.k_max:
+            return self.rho_b
+        share = (k - self.k_min) / (self.k_max - self.k_min)
+        return self.rho_a - (self.rho_a - self.rho_b) * share
+
+
+class Adaptive(TokenSystem):
+    """Composed of wait-k models, each with its own encoder and caches."""
+
+    name: ClassVar[str] = "adaptive"
+    Config: ClassVar[type] = AdaptiveConfig
+    Knobs: ClassVar[type] = AdaptiveKnobs
+
+    def __init__(self, config: AdaptiveConfig) -> None:
+        super().__init__(config)
+        self.others = nn.ModuleList(Transformer(config.dims) for _ in config.lags[1:])
+
+    @classmethod
+    def compose(cls, models: Sequence[System]) -> System:
+        """Of wait-k models with different k, or of one multipath model."""
+        names = [model.name for model in models]
+        lags = tuple(model.config.k for model in models if model.name == WaitK.name)
+        if names != [Multipath.name] and (not lags or len(set(lags)) < len(names)):
+            raise UserError(
+                f"The {cls.name} system was given {', '.join(names) or 'no models'}"
+                f"{f' with k = {lags}' if lags else ''}: give one {Multipath.name} model, or "
+                f"{WaitK.name} models that differ in k."
+            )
+        dims = models[0].config.dims
+        for model in models:
+            if model.config.dims != dims:
+                raise UserError(
+                    f"Models of different shape cannot be composed: {model.config.dims} beside "
+                    f"{dims}; train them with the same dims."
+                )
+        made = cls(AdaptiveConfig(dims, lags, models[0].config.label_smoothing))
+        for part, model in zip(made.parts, models, strict=True):
+            part.load_state_dict(model.transformer.state_dict())
+        return made
+
+    @property
+    def parts(self) -> list[Transformer]:
+        return [self.transformer, *self.others]
+
+    def default_knobs(self) -> dict[str, Any]:
+        lags = self.config.lags
+        return {"k_min": min(lags), "k_max": max(lags)} if lags else {}
+
+    def part(self, k: int) -> int:
+        """The model that serves lag k: the one trained nearest to it."""
+        lags = self.config.lags or (k,)
+        return min(range(len(lags)), key=lambda n: (abs(lags[n] - k), lags[n]))
+
+    def needed(self, token: int, knobs: Any) -> int | None:
+        return int(knobs.k) + token - 1
+
+    # ---- what the composed models make of given targets
+
+    def forward_lag(self, batch: Batch, k: int) -> TokenPass:
+        """M_k on its own wait-k spans."""
+        return self.forward_tokens(batch, WaitKKnobs(k), part=self.part(k))
+
+    def losses(self, batch: Batch, knobs: AdaptiveKnobs) -> Loss:
+        """The mean over all lags: there is no training that would prefer one."""
+        each = [
+            self.cross_entropy(batch, self.forward_lag(batch, k))
+            for k in range(knobs.k_min, knobs.k_max + 1)
+        ]
+        return mean_loss([Loss(total, {"cross_entropy": total}) for total in each])
+
+    def score(self, batch: Batch, knobs: AdaptiveKnobs, reads: Tensor) -> Tensor:
+        before = torch.arange(reads.shape[1], device=reads.device)  # tokens written, t
+        lag = (reads - before).clamp(max=knobs.k_max)
+        lag = lag.masked_fill(reads == batch.source_length[:, None], knobs.k_max)
+        found = torch.zeros_like(lag, dtype=self.transformer.output.weight.dtype)
+        for k in range(knobs.k_min, knobs.k_max + 1):
+            done = self.forward_lag(batch, k)
+            found = torch.where(lag == k, done.spread(self.gold(batch, done)[0]), found)
+        return found
+
+    # ---- streaming
+
+    def begin(self, knobs: AdaptiveKnobs) -> dict[int, int]:
+        """How many target tokens each M_k has computed."""
+        return {}
+
+    def bias(
+        self, query: Rows, keys: Rows, streams: Sequence[Stream], dtype: torch.dtype
+    ) -> Tensor:
+        return column_bias(query, keys, dtype)
+
+    def plan(self, stream: Stream) -> Plan | Read:
+        """The rows that M_k lacks up to the next token, all in one pass."""
+        knobs, token = stream.knobs, len(stream.target) + 1
+        k = min(stream.read - token + 1, knobs.k_max)
+        if stream.is_complete:
+            k = knobs.k_max
+        elif k < knobs.k_min:
+            return Read(knobs.k_min + token - 1)
+        targets = [*range(stream.memory.get(k, 0) + 1, token + 1)]
+        moments = [min(k + i - 1, stream.read) for i in targets]
+        # M_{k_max} may be asked the same again when the source has ended: see `decide_one`.
+        is_tentative = k == knobs.k_max
+        return Plan(
+            targets, moments, [k] * len(targets), part=self.part(k), is_tentative=is_tentative
+        )
+
+    def top(self, output: PassOutput) -> tuple[list[int], list[float]]:
+        """The most probable next token of each stream, and its probability."""
+        probability = at_least_float32(output.transformer.output(output.last_rows())).softmax(-1)
+        probability[:, [BOS, PAD]] = 0.0
+        best = probability.max(-1)
+        return best.indices.tolist(), best.values.tolist()
+
+    def decide(
+        self, streams: Sequence[Stream], plans: Sequence[Plan], output: PassOutput
+    ) -> list[Read | Write]:
+        decisions: list[Read | Write] = []
+        for stream, plan, token, p in zip(streams, plans, *self.top(output), strict=True):
+            decision = self.decide_one(stream, plan, token, p)
+            if isinstance(decision, Write) or not plan.is_tentative:
+                stream.memory[plan.columns[-1]] = plan.targets[-1]
+            decisions.append(decision)
+        return decisions
+
+    def decide_one(self, stream: Stream, plan: Plan, token: int, p: float) -> Read | Write:
+        """Write if M_k is sure of the token; the end is not believed while the source goes on."""
+        knobs, k = stream.knobs, plan.columns[-1]
+        has_choice = not stream.is_complete and knobs.k_min < knobs.k_max
+        is_early_end = has_choice and token == EOS
+        is_forced = not is_early_end and (not has_choice or k == knobs.k_max)
+        stream.note(plan.targets[-1], stream.read, 1.0 if is_forced else p)
+        if is_forced or (not is_early_end and p >= knobs.threshold(k)):
+            return Write(len(plan.targets) - 1)
+        # At k_max nothing but the end of the source can change the answer.
+        return Read(ALL if k == knobs.k_max else stream.read + 1)

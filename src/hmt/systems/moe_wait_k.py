@@ -1,0 +1,124 @@
+"""MoE wait-k (Zhang & Feng 2021): each cross-attention head is an expert with a lag of its own.
+
+Shapes: B sentences, Q rows (padded), N rows (packed), J source tokens, H heads, D width, W 2D.
+
+Expert h of lag k_h sees min(min(k_h, k) + i - 1, J) source tokens of the min(k + i - 1, J) that are
+read.  A gate weighs the experts by the attention that each would get, and by k.  Training has two
+stages: without the gate, then all with it.
+"""
+
+import random
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from hmt.errors import UserError
+from hmt.model.transformer import CrossAttention, Dims, Packing, SourceView, attend, source_bias
+from hmt.systems.multipath import VALIDATION_LAGS, draw_lag
+from hmt.systems.system import Batch, Stream
+from hmt.systems.tokens import TokenSystem
+from hmt.systems.wait_k import WaitKKnobs
+
+LONGEST_LAG = 16
+LAG_UNIT = 10  # the gate is told k / 10, as in the authors' code
+
+
+def expert_lags(heads: int) -> tuple[int, ...]:
+    """Lags spread over 1..16; for 4, 8 and 16 heads those of the authors."""
+    if heads == 8:
+        return tuple(range(1, LONGEST_LAG, 2))
+    step = (LONGEST_LAG - 1) / max(heads - 1, 1)
+    return tuple(round(LONGEST_LAG - step * h) for h in reversed(range(heads)))
+
+
+@dataclass(frozen=True)
+class MoEWaitKConfig:
+    dims: Dims
+    lags: tuple[int, ...] = ()  # k_h, one per head; empty: spread over 1..16
+    gate: bool = True  # false in the first stage: all experts count alike
+    label_smoothing: float = 0.1
+
+    def __post_init__(self) -> None:
+        if self.lags and len(self.lags) != self.dims.heads:
+            raise UserError(
+                f"lags = {list(self.lags)} for {self.dims.heads} heads: give one lag per head, "
+                "or leave lags out."
+            )
+        if any(lag < 1 for lag in self.lags):
+            raise UserError(f"lags = {list(self.lags)}: every lag must be 1 or more.")
+
+
+class ExpertAttention(CrossAttention):
+    """Cross-attention whose heads see different spans and are weighed by a gate."""
+
+    def __init__(self, dims: Dims, lags: tuple[int, ...], has_gate: bool) -> None:
+        super().__init__(dims)
+        self.lags = lags
+        self.gate = nn.Linear(dims.heads + 1, dims.heads) if has_gate else None
+
+    def forward(
+        self, x: Tensor, source: Tensor, view: SourceView, packing: Packing
+    ) -> tuple[Tensor, Any]:
+        """(N, D), source (B, J, W) -> (N, D) and the gate (B, Q, H), None without one"""
+        keys, values = source.chunk(2, dim=-1)
+        query = packing.unpack(self.query(x))
+        spans = self.spans(view)
+        bias = source_bias(spans, keys.shape[1], x.dtype)  # (B, H, Q, J)
+        out = attend(query, keys, values, bias, self.heads)
+        weights = None
+        if self.gate is not None:
+            weights = self.weights(query, keys, spans, view)
+            out = (out.unflatten(-1, (self.heads, -1)) * weights[..., None]).flatten(-2)
+        return self.output(packing.pack(out)), weights
+
+    def spans(self, view: SourceView) -> Tensor:
+        """Source tokens that each expert sees: k_h + i - 1, at most what is read. -> (B, H, Q)"""
+        lags = torch.tensor(self.lags, device=view.rows.target.device)[:, None]
+        return (lags + view.rows.target[:, None] - 1).minimum(view.rows.moment[:, None])
+
+    def weights(self, query: Tensor, keys: Tensor, spans: Tensor, view: SourceView) -> Tensor:
+        """G = H softmax(tanh(W [s_1..s_H, k/10] + b)), which sums to H. -> (B, Q, H)
+
+        s_h is the mean attention that expert h's span gets from a head that sees all that is read.
+        """
+        assert self.gate is not None
+        q, k = (x.unflatten(-1, (self.heads, -1)).transpose(1, 2) for x in (query, keys))
+        scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5  # (B, H, Q, J)
+        length = keys.shape[1]
+        scores = scores + source_bias(view.rows.moment, length, scores.dtype)[:, None]
+        inside = torch.arange(length, device=spans.device) < spans[..., None]
+        shares = (scores.softmax(-1) * inside).sum(-1) / spans  # (B, H, Q)
+        lag = view.rows.column[..., None].to(shares.dtype) / LAG_UNIT
+        logits: Tensor = self.gate(torch.cat([shares.transpose(1, 2), lag], dim=-1)).tanh()
+        return self.heads * logits.softmax(-1)
+
+
+class MoEWaitK(TokenSystem):
+    """Multipath with experts: k ~ U{1..J} per batch; any k at inference."""
+
+    name: ClassVar[str] = "moe-wait-k"
+    Config: ClassVar[type] = MoEWaitKConfig
+    Knobs: ClassVar[type] = WaitKKnobs
+
+    def __init__(self, config: MoEWaitKConfig) -> None:
+        lags = config.lags or expert_lags(config.dims.heads)
+        super().__init__(config, partial(ExpertAttention, lags=lags, has_gate=config.gate))
+
+    def sample(self, draw: random.Random, batch: Batch) -> WaitKKnobs:
+        return WaitKKnobs(k=draw_lag(draw, batch))
+
+    def validation_knobs(self) -> list[Any]:
+        return [WaitKKnobs(k=k) for k in VALIDATION_LAGS]
+
+    def needed(self, token: int, knobs: WaitKKnobs) -> int | None:
+        return knobs.k + token - 1
+
+    def columns(self, batch: Batch, knobs: WaitKKnobs) -> Tensor:
+        return torch.full_like(batch.target, knobs.k)
+
+    def column(self, stream: Stream) -> int:
+        k: int = stream.knobs.k
+        return k
