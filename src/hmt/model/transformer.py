@@ -231,18 +231,17 @@ class DecoderLayer(nn.Module):
 class Positions(nn.Module):
     """Sinusoids; position p uses angle p + 2, as fairseq counts after its padding symbol."""
 
-    frequencies: Tensor
-
     def __init__(self, width: int) -> None:
         super().__init__()
         half = width // 2
         steps = torch.arange(half, dtype=torch.float64) * -(math.log(10000.0) / max(half - 1, 1))
-        self.register_buffer("frequencies", steps.exp(), persistent=False)
+        # No buffer: a model cast to half precision would count its positions in it.
+        self.frequencies = steps.exp()
 
     def forward(self, positions: Tensor, dtype: torch.dtype) -> Tensor:
         """(...,) from 0 -> (..., D)"""
         # Angles in double precision: at position 500 float32 would already be off by 3e-5.
-        angles = (positions + 2).double()[..., None] * self.frequencies.double()
+        angles = (positions + 2).double()[..., None] * self.frequencies.to(positions.device)
         return torch.cat([angles.sin(), angles.cos()], dim=-1).to(dtype)
 
 
