@@ -38,8 +38,8 @@ class _GoldLogProb(torch.autograd.Function):
         size = max(1, CHUNK_CELLS // weight.shape[0])
         gold_logit = at_least_float32(states.new_empty(len(states)))
         normaliser = torch.empty_like(gold_logit)
-        for part in torch.arange(len(states)).split(size):
-            rows = slice(int(part[0]), int(part[-1]) + 1)
+        for start in range(0, len(states), size):
+            rows = slice(start, start + size)
             logits = at_least_float32(states[rows] @ weight.T)
             gold_logit[rows] = logits.gather(1, gold[rows, None])[:, 0]
             normaliser[rows] = logits.logsumexp(-1)
@@ -54,8 +54,8 @@ class _GoldLogProb(torch.autograd.Function):
         for_gold, for_mean = grads
         to_states = torch.empty_like(states)
         to_weight = torch.zeros_like(weight)
-        for part in torch.arange(len(states)).split(ctx.size):
-            rows = slice(int(part[0]), int(part[-1]) + 1)
+        for start in range(0, len(states), ctx.size):
+            rows = slice(start, start + ctx.size)
             # d/dlogits = g_gold (onehot - softmax) + g_mean (1/V - softmax); the 1/V part is below
             cells = (states[rows] @ weight.T).to(normaliser.dtype)
             cells.sub_(normaliser[rows, None]).exp_()
