@@ -84,9 +84,7 @@ class Monotonic(CrossAttention):
         """(N, D), source (B, J, W) -> (N, D) and expected delays, or pointers"""
         keys, values, *own_keys = source.split(x.shape[-1], dim=-1)
         soft = self.scores(packing.unpack(self.query(x)), keys)
-        stop = soft
-        if self.looks_back:
-            stop = self.scores(packing.unpack(self.stop_query(x)), own_keys[0])
+        stop = self.stop_scores(packing, x, own_keys[0]) if self.looks_back else soft
         told: Expected | Pointers
         if view.registers is None:
             log_alpha = expected_alignment(self.disturbed(stop), view.length)
@@ -108,6 +106,10 @@ class Monotonic(CrossAttention):
         q, k = (x.unflatten(-1, (self.heads, -1)).transpose(1, 2) for x in (query, keys))
         scaled: Tensor = at_least_float32(q @ k.transpose(-1, -2)) * q.shape[-1] ** -0.5
         return scaled
+
+    def stop_scores(self, packing: Packing, x: Tensor, keys: Tensor) -> Tensor:
+        """Logits to stop, where they are not those of attention. -> (B, H, Q, J)"""
+        return self.scores(packing.unpack(self.stop_query(x)), keys)
 
     def disturbed(self, stop: Tensor) -> Tensor:
         """Noise drives stopping probabilities towards 0 and 1, as inference will take them."""
