@@ -10,4 +10,4 @@ paste <(gzip -cd "$folder/train.origin.gz") <(gzip -cd "$folder/train.de.gz") <(
   awk -F'\t' -v de="$out/anki.de" -v en="$out/anki.en" '$1 == "anki" { print $2 > de; print $3 > en }'
 "${HMT:-.venv/bin/hmt}" prepare --source "$out/anki.de" --target "$out/anki.en" \
   --valid-source "$folder/dev.de" --valid-target "$folder/dev.en" \
-  --size 8000 --max-tokens 100 --max-ratio 4 --output "$out/data"
+  --size 6000 --max-tokens 100 --max-ratio 4 --output "$out/data"

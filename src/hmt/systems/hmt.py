@@ -71,11 +71,11 @@ class HMTKnobs:
             raise UserError(f'policy "{self.policy}" is unknown; it is "confidence" or "last".')
 
     def first(self, token: int) -> int:
-        """lo_i while the source end is not known (Eq. 3)."""
+        """lo_i while the source end is not known (Eq. 1)."""
         return max(self.lower + token - 1, 1)
 
     def last(self, token: int) -> int:
-        """hi_i while the source end is not known (Eq. 3)."""
+        """hi_i while the source end is not known (Eq. 1)."""
         return max(self.lower + token + self.states - 2, 1)
 
 
@@ -115,7 +115,7 @@ class HMT(System):
         super().__init__()
         self.config = config
         self.transformer = Transformer(config.dims)
-        # Eq. 6: a state's confidence is a linear function of the state and of the source mean.
+        # Eq. 5: a state's confidence is a linear function of the state and of the source mean.
         self.selection = nn.Linear(2 * config.dims.width, 1, bias=False)
         nn.init.xavier_uniform_(self.selection.weight)
 
@@ -133,7 +133,7 @@ class HMT(System):
     # ---- training
 
     def forward_states(self, batch: Batch, knobs: HMTKnobs) -> States:
-        """One pass over all states of a batch (Eq. 3-6)."""
+        """One pass over all states of a batch (Eq. 1-5)."""
         if knobs.attention == "selected":
             raise UserError('attention "selected" exists at inference only; use multiple or max.')
         size, steps = batch.target.shape
@@ -158,12 +158,12 @@ class HMT(System):
         return States(table, confidence.to(gold.dtype), gold, mean, (size, steps, moments))
 
     def confidence(self, states: Tensor, means: Tensor) -> Tensor:
-        """Logit of c_{i,t} from state and source mean (Eq. 6). (N, D) twice -> (N,)"""
+        """Logit of c_{i,t} from state and source mean (Eq. 5). (N, D) twice -> (N,)"""
         w_state, w_mean = self.selection.weight[0].chunk(2)
         return states @ w_state + means @ w_mean
 
     def transitions(self, states: States) -> tuple[Tensor, Tensor]:
-        """Log-probability to write or to wait in each cell (Eq. 7). -> (B, I, J) twice
+        """Log-probability to write or to wait in each cell (Eq. 6). -> (B, I, J) twice
 
         p(n | m) = c(i, n) prod_{m <= l < n} (1 - c(i, l)) is a path that waits and then writes: it
         cannot write below lo_i and must at hi_i, so that every row of transitions sums to one.
@@ -175,7 +175,7 @@ class HMT(System):
         return states.spread(write, NEVER), states.spread(wait, 0.0)
 
     def losses(self, batch: Batch, knobs: HMTKnobs) -> Loss:
-        """Eq. 8-12: the likelihood over all selections, expected latency, and every state's own."""
+        """Eq. 7-11: the likelihood over all selections, expected latency, and every state's own."""
         states = self.forward_states(batch, knobs)
         write, wait = self.transitions(states)
         emission = states.spread(states.gold, NEVER)
@@ -191,7 +191,7 @@ class HMT(System):
         return Loss(total, {"hmm": hmm, "latency": latency, "state": state})
 
     def state_loss(self, states: States, k: int) -> Tensor:
-        """Eq. 11: each of the K states should give y_i, with label smoothing. -> (B,)"""
+        """Eq. 10: each of the K states should give y_i, with label smoothing. -> (B,)"""
         log_prob = smoothed(states.gold, states.mean, self.config.label_smoothing)
         weighted = states.spread(log_prob * states.table.copies / k, 0.0)
         return -weighted.sum((1, 2))
@@ -262,7 +262,7 @@ class HMT(System):
     def decide(
         self, streams: Sequence[Stream], plans: Sequence[Plan], output: PassOutput
     ) -> list[Read | Write]:
-        """Write at the first confident moment that is not before the last write (Sec. 3.3)."""
+        """Write at the first confident moment that is not before the last write (Algorithm 1)."""
         confidence = self.confidence(output.states, output.means).sigmoid().tolist()
         decisions: list[Read | Write] = []
         start = 0
@@ -291,7 +291,7 @@ class HMT(System):
 
 
 def expected_delay(probability: Tensor, first: Tensor, target_length: Tensor) -> Tensor:
-    """Eq. 10: mean over tokens of E[t] - lo_i. (B, I, J), (B, I), (B,) -> (B,)"""
+    """Eq. 9: mean over tokens of E[t] - lo_i. (B, I, J), (B, I), (B,) -> (B,)"""
     steps, moments = probability.shape[1:]
     moment = torch.arange(1, moments + 1, device=probability.device)
     delay = (probability * (moment - first[..., None]).clamp(min=0)).sum(-1)  # (B, I)
