@@ -57,7 +57,9 @@ def convert_fairseq(
     """Turn a fairseq checkpoint and its dictionaries into the model directory `output`."""
     output = Path(output)
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
-        raise UserError(f"{output} exists and is not empty; name a new directory for the model.")
+        raise UserError(
+            f"{output} already exists and is not an empty directory; name a new one for the model."
+        )
     found = read_checkpoint(Path(checkpoint))
     check_supported(found)
     dictionaries = read_dictionary(Path(source_dict)), read_dictionary(Path(target_dict))
