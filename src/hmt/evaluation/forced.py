@@ -39,4 +39,5 @@ def forced(
                 "reads": streams[n].reads,
                 **seen,
                 "log_prob": streams[n].log_probs,
+                "target_tokens": [model.target_tokenizer.piece(t) for t in streams[n].target],
             }
