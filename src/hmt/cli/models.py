@@ -1,4 +1,4 @@
-"""`hmt info`: what a model is."""
+"""`hmt info` and `hmt convert`: what a model is, and models of other programs."""
 
 import json
 from enum import StrEnum
@@ -8,6 +8,14 @@ from typing import Any
 import typer
 
 from hmt.cli.app import app
+
+convert = typer.Typer(help="Turn a model of another program into a model directory.")
+app.add_typer(convert, name="convert")
+
+
+@convert.callback()
+def _others() -> None:
+    """Keep `fairseq` a command of its own; with one command alone typer would drop its name."""
 
 
 class Format(StrEnum):
@@ -57,3 +65,17 @@ def _flat(table: dict[str, Any], where: str = "") -> list[tuple[str, Any]]:
         else:
             lines.append((where + name, value))
     return lines
+
+
+@convert.command()
+def fairseq(
+    checkpoint: Path = typer.Argument(..., help="A .pt file of the authors' code or of fairseq."),
+    source_dict: Path = typer.Option(..., help="The source dictionary, dict.XX.txt."),
+    target_dict: Path = typer.Option(..., help="The target dictionary; may be the same file."),
+    output: Path = typer.Option(..., help="Model directory to make."),
+    bpe_codes: Path | None = typer.Option(None, help="Codes of subword-nmt, if pieces were used."),
+) -> None:
+    """Convert a checkpoint of HMT's authors, or a Transformer of that time's fairseq."""
+    from hmt.convert import convert_fairseq
+
+    convert_fairseq(checkpoint, source_dict, target_dict, output, bpe_codes)

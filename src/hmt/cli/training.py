@@ -45,6 +45,19 @@ def train(
     return 128 + result.signal if result.signal else 0
 
 
+@app.command()
+def average(
+    models: list[Path] = typer.Argument(..., help="The directory of a run, or several models."),
+    output: Path = typer.Option(..., help="Model directory to make."),
+    last: int = typer.Option(5, min=1, help="Snapshots of the run, counted from its end."),
+) -> None:
+    """Average the last snapshots of a run, or several models of one kind."""
+    from hmt.training.averaging import average_models
+
+    averaged = average_models(models, output, last)
+    logger.info("Average of %d: %s", len(averaged), output)
+
+
 @contextmanager
 def _bar(is_shown: bool) -> "Iterator[Callable[[Progress], None] | None]":
     """Give a callback that shows updates, loss and time left, or None."""

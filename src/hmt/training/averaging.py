@@ -1,0 +1,79 @@
+"""The mean of several checkpoints as a model directory of its own."""
+
+import json
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from hmt.errors import UserError
+from hmt.systems import build
+from hmt.systems.directory import CONFIG, WEIGHTS, fill, read_config
+from hmt.training import checkpoint
+from hmt.training.data import TOKENIZER_FILES, tokenizer_files
+
+CARD = """\
+# {name}
+
+A *{system}* model for simultaneous translation: the average of
+{sources}
+
+```
+echo "words to translate" | hmt translate {name}
+```
+"""
+
+
+def average_models(paths: Sequence[Path], output: Path, last: int) -> list[Path]:
+    """Average a run's last snapshots, or several model directories; give what was averaged."""
+    if output.exists() and (not output.is_dir() or any(output.iterdir())):
+        raise UserError(f"{output} already exists; name a new directory for the average.")
+    configs = [read_config(path) for path in paths]
+    for path, config in zip(paths, configs, strict=True):
+        same = all(config[key] == configs[0][key] for key in ("system", "config"))
+        if not same or tokenizer_files(path) != tokenizer_files(paths[0]):
+            raise UserError(f"{path} is another model than {paths[0]}: average models of one run.")
+    averaged = _snapshots(paths[0], last) if len(paths) == 1 else [path / WEIGHTS for path in paths]
+    tensors = checkpoint.average(averaged)
+    config = configs[0]
+    # proves that the weights belong to the configuration before anything is written
+    fill(build(config["system"], config["config"]), tensors, str(paths[0]))
+    config["facts"] = {**config.get("facts", {}), "steps": [], **_facts(averaged)}
+    card = CARD.format(
+        name=output.name,
+        system=config["system"],
+        sources="\n".join(f"- `{path}`" for path in averaged),
+    )
+    output.parent.mkdir(parents=True, exist_ok=True)
+    draft = Path(tempfile.mkdtemp(prefix=f".{output.name}.", dir=output.parent))
+    try:
+        for name in TOKENIZER_FILES:
+            if (paths[0] / name).is_file():
+                shutil.copyfile(paths[0] / name, draft / name)
+        (draft / "README.md").write_text(card, encoding="utf-8")
+        checkpoint.write_weights(draft / WEIGHTS, tensors, {"weights": "average"})
+        text = json.dumps(config, indent=1, ensure_ascii=False) + "\n"
+        (draft / CONFIG).write_text(text, encoding="utf-8")
+        draft.chmod(0o755)
+        draft.replace(output)
+    except BaseException:
+        shutil.rmtree(draft, ignore_errors=True)
+        raise
+    return averaged
+
+
+def _snapshots(run: Path, last: int) -> list[Path]:
+    found = checkpoint.snapshots(run / "training")
+    if len(found) < last:
+        raise UserError(
+            f"{run} has {len(found)} snapshots, not {last}: lower --last, name a run directory, or "
+            "name several model directories."
+        )
+    return found[-last:]
+
+
+def _facts(averaged: Sequence[Path]) -> dict[str, object]:
+    facts: dict[str, object] = {"weights": "average", "averaged": [str(path) for path in averaged]}
+    if all(path.stem.startswith("stage") for path in averaged):
+        facts["steps"] = [checkpoint.step_of(path) for path in averaged]
+    return facts
