@@ -1,0 +1,195 @@
+"""Sessions: words in, append-only text out, spaced as a reader expects."""
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from lively import lively_hmt
+
+from hmt.errors import UserError
+from hmt.streaming import session as session_module
+from hmt.streaming.engine import Engine
+from hmt.streaming.model import Model
+from hmt.streaming.session import Session
+from hmt.systems.system import Stream
+from hmt.text.tokenizer import EOS, Tokenizer, train_bpe
+
+TEXT = [
+    "Nolu ka, besi tarum!",
+    "Ka besi nolu tarum, 12 pelo.",
+    '"Tarum pelo?" besi nolu (ka lim).',
+    "Lim pelo-besi: tarum ka, nolu.",
+]
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    return train_bpe(TEXT, 60)
+
+
+@pytest.fixture(scope="module")
+def model(tokenizer: Tokenizer) -> Model:
+    size = {"source_vocabulary": tokenizer.size, "target_vocabulary": tokenizer.size}
+    system = lively_hmt(5, 2, 3, **size)
+    return Model(system, (tokenizer, tokenizer), {"knobs": {"threshold": 0.4}})
+
+
+def sentences(number: int, seed: int = 0) -> list[str]:
+    draw = random.Random(seed)
+    words = " ".join(TEXT).split()
+    return [" ".join(draw.choices(words, k=draw.randint(1, 7))) for _ in range(number)]
+
+
+def word_by_word(session: Session, sentence: str) -> list[str]:
+    return [*(session.push(word) for word in sentence.split()), session.finish()]
+
+
+def test_word_by_word_equals_all_at_once_and_the_corpus(model: Model) -> None:
+    """Planted bug: the detokenizer made anew at every push, which loses the spaces between."""
+    lines = sentences(8)
+    records = model.translate(lines, batch=3)
+    session, other = model.session(), model.session()
+    for line, record in zip(lines, records, strict=True):
+        parts = word_by_word(session, line)
+        assert "".join(parts) == record.prediction
+        assert other.push(line) + other.finish() == record.prediction
+        assert session.record.reads == record.reads
+        assert session.record.source == line
+        assert session.record.target_tokens == record.target_tokens
+        assert session.record.settings == record.settings
+    assert len({record.prediction for record in records}) >= 6
+    assert any(len([p for p in word_by_word(session, line) if p]) > 1 for line in lines)
+
+
+class Told(Engine):
+    """An engine whose streams write what the test says."""
+
+    told: Sequence[int]
+
+    def open(self, knobs: Any = None, forced: Sequence[int] | None = None) -> Stream:
+        return super().open(knobs, self.told)
+
+
+def test_text_is_given_out_as_soon_as_it_is_written(model: Model) -> None:
+    """Planted bug: text held back until the sentence is finished."""
+    engine = Told(model.system)
+    engine.told = [*model.target_tokenizer.encode(TEXT[0]), EOS]
+    session = Session(model, engine, model.knobs(lower=1, states=1))
+    first = session.push("nolu")
+    assert first
+    assert TEXT[0].startswith(first)
+    assert len(session.stream.target) == len(session.stream.source)
+
+
+@pytest.mark.parametrize("text", TEXT)
+def test_punctuation_is_spaced_as_a_reader_expects(model: Model, text: str) -> None:
+    """Planted bug: a space before every piece that does not continue a word in letters."""
+    engine = Told(model.system)
+    engine.told = [*model.target_tokenizer.encode(text), EOS]
+    session = Session(model, engine, model.knobs())
+    parts = word_by_word(session, "ka besi nolu")
+    assert "".join(parts) == text
+    assert session.record.prediction == text
+
+
+def test_a_very_long_sentence_is_cut(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In pieces of at most so many tokens, each a sentence of its own; text goes on with a space.
+
+    Planted bugs: the rest of a word at the cut is lost; no space after the cut.
+    """
+    monkeypatch.setattr(session_module, "MAX_SENTENCE_TOKENS", 12)
+    text = " ".join(sentences(9, 2))
+    ids = model.source_tokenizer.encode(text)
+    assert len(ids) > 50
+    session = model.session()
+    seen: list[list[int]] = []
+    out = ""
+    for word in text.split():
+        before = session._last
+        out += session.push(word)
+        if session._last is not before:
+            seen.append(session._last[0].source)  # type: ignore[index]
+        assert len(session.stream.source) <= 13
+    out += session.finish()
+    if session.stream.source not in seen:
+        seen.append(session.stream.source)
+    assert [t for source in seen for t in source if t != EOS] == ids
+    alone = [dict(Engine(model.system).translate([s[:-1]], model.knobs()))[0] for s in seen]
+    texts = [model.target_tokenizer.decode(stream.target) for stream in alone]
+    assert out == " ".join(t for t in texts if t)
+
+
+def test_a_single_endless_word_is_cut(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session_module, "MAX_SENTENCE_TOKENS", 12)
+    session = model.session()
+    word = "pelo-besi" * 20
+    assert len(model.source_tokenizer.encode(word)) > 40
+    session.push(word)
+    assert len(session.stream.source) <= 13
+    session.finish()
+    assert session.finish() == ""
+
+
+def test_finish_twice_and_nothing_said(model: Model) -> None:
+    session = model.session()
+    with pytest.raises(UserError, match="words"):
+        session.record  # noqa: B018
+    assert session.finish() == ""
+    assert session.push("  ") == ""
+    assert session.finish() == ""
+    first = "".join(word_by_word(session, "Nolu ka"))
+    assert session.finish() == ""
+    assert session.record.source == "Nolu ka"
+    assert "".join(word_by_word(session, "Nolu ka")) == first
+
+
+def test_words_after_the_translation_ended_change_nothing(model: Model) -> None:
+    """Planted bug: the record's source stops where the translation did."""
+    engine = Told(model.system)
+    engine.told = [EOS]
+    session = Session(model, engine, model.knobs(lower=1))
+    assert "".join(word_by_word(session, "nolu ka besi tarum")) == ""
+    assert session.record.source == "nolu ka besi tarum"
+    assert session.record.reads == [1]
+
+
+def test_slots_are_given_back(model: Model) -> None:
+    engine = Engine(model.system)
+    one = Session(model, engine, model.knobs())
+    one.push("nolu")
+    one.close()
+    other = Session(model, engine, model.knobs())
+    assert "".join(word_by_word(other, "ka")) == model.translate(["ka"])[0].prediction
+    assert engine.free == [0]
+
+
+def test_sessions_of_one_model_do_not_disturb_each_other(model: Model) -> None:
+    """Planted bug: caches kept by the model."""
+    lines = sentences(4, 7)
+    expected = [r.prediction for r in model.translate(lines)]
+    sessions = [model.session() for _ in lines]
+    out = [""] * len(lines)
+    for n in range(max(len(line.split()) for line in lines)):
+        for s, line in enumerate(lines):
+            out[s] += sessions[s].push(" ".join(line.split()[n : n + 1]))
+    out = [text + session.finish() for text, session in zip(out, sessions, strict=True)]
+    assert out == expected
+
+
+def test_settings_of_a_session(model: Model) -> None:
+    assert model.session().push("") == ""
+    session = model.session(lower=4, threshold=0.9)
+    session.push("nolu ka besi")
+    session.finish()
+    assert session.record.settings["lower"] == 4
+    assert session.record.settings["threshold"] == 0.9
+    assert min(session.record.reads) >= min(4, len(session.record.source_tokens))
+    with pytest.raises(UserError, match="speed"):
+        model.session(speed=3)
+
+
+def test_a_tokenizer_of_another_model_is_refused(model: Model) -> None:
+    other = train_bpe(TEXT, 40)
+    with pytest.raises(UserError, match="40"):
+        Model(model.system, (other, other), {})
