@@ -76,7 +76,7 @@ def test_text_is_given_out_as_soon_as_it_is_written(model: Model) -> None:
     engine = Told(model.system)
     engine.told = [*model.target_tokenizer.encode(TEXT[0]), EOS]
     session = Session(model, engine, model.knobs(lower=1, states=1))
-    first = session.push("nolu")
+    first = session.push("nolu") + session.push("ka")
     assert first
     assert TEXT[0].startswith(first)
     assert len(session.stream.target) == len(session.stream.source)
