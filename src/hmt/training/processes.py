@@ -64,11 +64,13 @@ def join() -> Iterator[Group]:
 
 
 class Interrupt:
-    """Notes SIGTERM and SIGINT, so that the loop can save and leave; a second one acts at once."""
+    """Notes SIGTERM and SIGINT, for the loop to save and leave; a second Ctrl-C acts at once."""
 
     def __init__(self) -> None:
         self.signal: int | None = None
         self.previous: dict[int, Any] = {}
+        # torchrun passes on the Ctrl-C that the terminal has sent to its processes already
+        self.is_passed_on = int(os.environ.get("WORLD_SIZE", 1)) > 1
 
     def __enter__(self) -> Self:
         # only the main thread may set handlers; elsewhere the caller's own stay in force
@@ -83,16 +85,13 @@ class Interrupt:
         value: BaseException | None,
         tb: TracebackType | None,
     ) -> None:
-        self._restore()
-
-    def _note(self, number: int, frame: FrameType | None) -> None:
-        self.signal = number
-        self._restore()
-
-    def _restore(self) -> None:
         for number, handler in self.previous.items():
             signal.signal(number, handler)
-        self.previous.clear()
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        if self.signal is not None and number == signal.SIGINT and not self.is_passed_on:
+            raise KeyboardInterrupt
+        self.signal = number
 
 
 @contextmanager
