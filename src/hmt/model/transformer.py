@@ -129,6 +129,13 @@ class SourceView:
     complete: Tensor | None = None  # (B,)
     dial: Tensor | None = None  # (B,) the inference setting that matters here: a threshold, a delay
     packing: Packing | None = None
+    shared_bias: Tensor | None = None  # (B, 1, Q, J), the same in all layers
+
+    def bias(self, length: int, dtype: torch.dtype) -> Tensor:
+        """Each row sees the source up to its moment. -> (B, 1, Q, J)"""
+        if self.shared_bias is None:
+            self.shared_bias = source_bias(self.rows.moment, length, dtype)[:, None]
+        return self.shared_bias
 
 
 class CrossAttention(nn.Module):
@@ -152,7 +159,7 @@ class CrossAttention(nn.Module):
         """(N, D), source (B, J, W) -> (N, D) and nothing else to tell"""
         packing = view.packing or packing
         keys, values = source.chunk(2, dim=-1)
-        bias = source_bias(view.rows.moment, keys.shape[1], x.dtype)[:, None]
+        bias = view.bias(keys.shape[1], x.dtype)
         query = packing.unpack(self.query(x))
         return self.output(packing.pack(attend(query, keys, values, bias, self.heads))), None
 

@@ -88,7 +88,7 @@ class ExpertAttention(CrossAttention):
         q, k = (x.unflatten(-1, (self.heads, -1)).transpose(1, 2) for x in (query, keys))
         scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5  # (B, H, Q, J)
         length = keys.shape[1]
-        scores = scores + source_bias(view.rows.moment, length, scores.dtype)[:, None]
+        scores = scores + view.bias(length, scores.dtype)
         inside = torch.arange(length, device=spans.device) < spans[..., None]
         shares = (scores.softmax(-1) * inside).sum(-1) / spans  # (B, H, Q)
         lag = view.rows.column[..., None].to(shares.dtype) / LAG_UNIT
