@@ -84,6 +84,7 @@ class Adaptive(TokenSystem):
                     f"{dims}; train them with the same dims."
                 )
         made = cls(AdaptiveConfig(dims, lags, models[0].config.label_smoothing))
+        made.to(models[0].transformer.output.weight)  # its precision and device
         for part, model in zip(made.parts, models, strict=True):
             part.load_state_dict(model.transformer.state_dict())
         return made

@@ -7,6 +7,7 @@ last, so that a directory is usable at any instant.
 import dataclasses
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,11 @@ def load_system(directory: Path) -> tuple[System, dict[str, Any]]:
         raise UserError(f"{directory / WEIGHTS} cannot be read as weights: {error}.") from None
     fill(system, tensors, str(directory))
     return system, config
+
+
+def compose_system(name: str, directories: Sequence[Path]) -> System:
+    """A system made of the models in other directories; it has copies of their weights."""
+    return SYSTEMS[name].compose([load_system(directory)[0] for directory in directories])
 
 
 def fill(system: System, tensors: dict[str, torch.Tensor], where: str) -> None:
