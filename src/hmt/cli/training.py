@@ -36,7 +36,7 @@ def train(
     is_first = os.environ.get("RANK", "0") == "0"
     if not is_first:
         logging.getLogger().setLevel(logging.WARNING)
-    with _bar(sys.stderr.isatty() and is_first) as report:
+    with bar(sys.stderr.isatty() and is_first) as report:
         result = run(load_recipe(recipe, overrides), validate=streamed, report=report)
     if result.is_finished:
         logger.info("Finished after %s updates: %s", f"{result.step:,}", result.directory)
@@ -59,7 +59,7 @@ def average(
 
 
 @contextmanager
-def _bar(is_shown: bool) -> "Iterator[Callable[[Progress], None] | None]":
+def bar(is_shown: bool) -> "Iterator[Callable[[Progress], None] | None]":
     """Give a callback that shows updates, loss and time left, or None."""
     if not is_shown:
         yield None

@@ -1,0 +1,104 @@
+"""`hmt bench`: how fast this machine runs the systems, as ratios that carry over to others."""
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from hmt.cli.app import app
+from hmt.errors import UserError
+
+PARTS = ("training", "stream", "corpus", "sessions", "memory")
+
+
+@app.command()
+def bench(
+    parts: list[str] = typer.Argument(
+        None, help="training, stream, corpus, sessions, memory; or all."
+    ),
+    size: str = typer.Option("tiny", help="tiny or base."),
+    lengths: str = typer.Option("10,25,50,100,200", help="Words of the single stream."),
+    repeats: int = typer.Option(5, min=1, help="Measurements of each figure."),
+    sentences: int = typer.Option(256, min=1, help="Sentences of the corpus."),
+    slots: int = typer.Option(64, min=1, help="Streams that share a pass."),
+    sessions: str = typer.Option("50,100,150,200,250,300", help="Live sessions to try."),
+    seconds: float = typer.Option(10.0, min=1.0, help="How long each number of sessions speaks."),
+    others: bool = typer.Option(False, "--others", help="Also train the other systems."),
+    threads: int = typer.Option(2, min=1, help="Cores to use."),
+    compare: Path | None = typer.Option(None, help="An earlier output (JSON) to show beside."),
+) -> None:
+    """Measure speed. A table, then all of it as JSON in the last line."""
+    import torch
+
+    from hmt.bench import corpus, memory, stream, training
+    from hmt.bench import sessions as live
+    from hmt.bench.setting import SIZES
+
+    chosen = parts or list(PARTS)
+    for name in chosen:
+        if name not in PARTS:
+            raise UserError(f'"{name}" cannot be measured; choose from {", ".join(PARTS)}.')
+    if size not in SIZES:
+        raise UserError(f'Size "{size}" is unknown; it is {" or ".join(SIZES)}.')
+    before = _earlier(compare)
+    torch.set_num_threads(threads)
+    width, vocabulary = SIZES[size]["width"], SIZES[size]["vocabulary"]
+    measurements: dict[str, Iterator[dict[str, Any]]] = {
+        "training": training.measure(size, repeats, others),
+        "stream": stream.measure(size, _numbers(lengths, "--lengths"), repeats),
+        "corpus": corpus.measure(size, sentences, slots, repeats),
+        "sessions": live.measure(size, _numbers(sessions, "--sessions"), seconds),
+        "memory": memory.measure(4096, 4.75, width, vocabulary),
+    }
+    rows = []
+    for name in chosen:
+        for row in measurements[name]:
+            rows.append(row)
+            typer.echo(_line(row, before))
+    where = {"torch": torch.__version__, "threads": threads, "python": sys.version.split()[0]}
+    typer.echo(json.dumps({"size": size, **where, "rows": rows}))
+
+
+def _numbers(text: str, option: str) -> list[int]:
+    try:
+        numbers = [int(part) for part in text.split(",")]
+    except ValueError:
+        numbers = []
+    if not numbers or min(numbers) < 1:
+        raise UserError(f"{option} was given as {text!r}; it must be numbers like 10,25,50.")
+    return numbers
+
+
+def _earlier(path: Path | None) -> dict[str, Any]:
+    """Values of an earlier run by what they measured; its JSON may follow a table."""
+    if path is None:
+        return {}
+    try:
+        last = path.read_text(encoding="utf-8").strip().splitlines()[-1]
+        return {row["what"]: row["value"] for row in json.loads(last)["rows"]}
+    except (OSError, ValueError, KeyError, IndexError, TypeError):
+        raise UserError(
+            f"{path} is not an output of `hmt bench`: its last line must be JSON."
+        ) from None
+
+
+def _line(row: dict[str, Any], before: dict[str, Any]) -> str:
+    """What was measured, its value and spread, the target, and the earlier value."""
+    parts = [f"{row['what']:64} {row['value']:>8} {row['unit']:<14}"]
+    if "spread" in row:
+        parts.append("({} to {})".format(*row["spread"]))
+    if row.get("target") is not None:
+        parts.append(
+            f"target <= {row['target']}"
+            if row["unit"] != "x tokens/s"
+            else f"target >= {row['target']}"
+        )
+    for name in ("rows_per_token", "passes_per_token", "p50", "p99", "ours_mb", "naive_mb"):
+        if name in row:
+            parts.append(f"{name.replace('_', ' ')} {row[name]}")
+    if row["what"] in before:
+        parts.append(f"before {before[row['what']]}")
+    return "  ".join(parts)
