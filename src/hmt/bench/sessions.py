@@ -1,0 +1,98 @@
+"""Many live sessions on one engine: how long from a word's arrival to the text it released."""
+
+import random
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from hmt.bench.setting import Row, random_sentence, random_system
+from hmt.streaming.engine import Engine
+from hmt.systems.system import Stream, System
+
+WORDS_PER_SECOND = 2.5
+TARGET_SESSIONS, TARGET_P95_MS = 200, 200.0
+
+
+@dataclass
+class Speaker:
+    """One listener's source: words at a steady pace, sentence after sentence."""
+
+    next_at: float
+    source: list[int]
+    target: list[int]
+    stream: Stream
+    said: int = 0
+    delays: list[float] = field(default_factory=list)
+
+
+def measure(size: str, counts: list[int], seconds: float) -> Iterator[Row]:
+    """Raise the number of sessions until the 95th percentile is too late."""
+    system = random_system("hmt", size, lower=3, states=5)
+    best = 0
+    for count in counts:
+        delays = drive(system, size, count, seconds)
+        p50, p95, p99 = (delays[int(len(delays) * q)] * 1000 for q in (0.5, 0.95, 0.99))
+        yield {
+            "what": f"live sessions, {size}, {count} at {WORDS_PER_SECOND} words/s, p95",
+            "value": round(p95, 1),
+            "unit": "ms",
+            "p50": round(p50, 1),
+            "p99": round(p99, 1),
+            "target": TARGET_P95_MS,
+        }
+        if p95 >= TARGET_P95_MS:
+            break
+        best = count
+    yield {
+        "what": f"live sessions, {size}, most with p95 under {TARGET_P95_MS:.0f} ms",
+        "value": best,
+        "unit": "sessions",
+        "at_least": TARGET_SESSIONS,
+    }
+
+
+def drive(system: System, size: str, count: int, seconds: float) -> list[float]:
+    """Run `count` sessions in real time; sorted delays from word in to text out, in seconds."""
+    draw = random.Random(1)
+    engine = Engine(system, count)
+    start = time.perf_counter()
+    speakers = [
+        _speaker(engine, draw, size, start + draw.random() / WORDS_PER_SECOND) for _ in range(count)
+    ]
+    end = start + seconds
+    while (now := time.perf_counter()) < end:
+        due = [s for s in speakers if s.next_at <= now]
+        if not due:
+            time.sleep(max(0.0, min(s.next_at for s in speakers) - now))
+            continue
+        for s in due:
+            _say(engine, s)
+        engine.advance([s.stream for s in due])
+        now = time.perf_counter()
+        for n, s in enumerate(speakers):
+            if s.next_at > now and s not in due:
+                continue
+            if s in due:
+                s.delays.append(now - s.next_at)
+                s.next_at += 1 / WORDS_PER_SECOND
+                if s.stream.has_ended:
+                    engine.close(s.stream)
+                    fresh = _speaker(engine, draw, size, s.next_at)
+                    fresh.delays = s.delays
+                    speakers[n] = fresh
+    return sorted(d for s in speakers for d in s.delays) or [0.0]
+
+
+def _speaker(engine: Engine, draw: random.Random, size: str, first_at: float) -> Speaker:
+    length = draw.randint(8, 30)
+    target = [*random_sentence(draw, size, length), 2]
+    stream = engine.open(forced=target)
+    return Speaker(first_at, random_sentence(draw, size, length), target, stream)
+
+
+def _say(engine: Engine, speaker: Speaker) -> None:
+    """The next word; the end of the sentence comes with its last word."""
+    engine.push(speaker.stream, [speaker.source[speaker.said]])
+    speaker.said += 1
+    if speaker.said == len(speaker.source):
+        engine.finish(speaker.stream)
