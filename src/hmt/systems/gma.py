@@ -39,9 +39,7 @@ class GMAConfig:
 
 @dataclass(frozen=True)
 class GMAKnobs:
-    delta: float = (
-        1.0  # another value than in training is possible; what it costs is to be measured
-    )
+    delta: float = 1.0  # may differ from that of training, at a price in quality
 
     def __post_init__(self) -> None:
         check_delta(self.delta)
