@@ -190,17 +190,16 @@ def test_a_word_waits_for_its_last_piece() -> None:
     assert word_reads([1, 2, 4], [0, 1, 2, 3], [1, 2]) == [2, 4]
 
 
-def test_source_words_count_when_complete() -> None:
+def test_source_words_count_from_their_first_piece() -> None:
     ends = [1, 2, 5]  # pieces 0-1, 2, 3-5, then the end token
-    assert words_read([0, 1, 2, 3, 4, 6, 7], ends) == [0, 0, 1, 2, 2, 3, 3]
-    assert words_read([0, 1, 2, 3, 4, 6, 7], ends, started=True) == [0, 1, 1, 2, 3, 3, 3]
+    assert words_read([0, 1, 2, 3, 4, 6, 7], ends) == [0, 1, 1, 2, 3, 3, 3]
 
 
-def test_whole_words_as_an_observer_sees_them() -> None:
+def test_a_word_waits_until_it_is_sure() -> None:
     ends = [1, 2, 5]
-    # "x@@ y z </s>": y is known to be the word's end when z is written
-    assert word_reads([1, 2, 4, 7], ends, [1, 2], whole_words=True) == [3, 3]
-    assert word_reads([1, 1], ends, [0, 1], whole_words=True) == [1, 3], "cut: the end shows it"
+    # "▁x y ▁z </s>": y is known to be the word's end when ▁z is written
+    assert word_reads([1, 2, 4, 7], ends, [2, 3]) == [3, 3]
+    assert word_reads([1, 1], ends, [1, 2]) == [1, 1], "cut: the end of the translation shows it"
 
 
 def test_computation_time_delays_what_follows() -> None:

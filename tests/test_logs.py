@@ -72,6 +72,9 @@ def test_records_come_back(tmp_path: Path) -> None:
         ({"source_word_ends": [0, 2, 9]}, "below the 5 tokens"),
         ({"source_word_ends": [2, 0]}, "must rise"),
         ({"target_word_ends": [0, 2]}, "3 words"),
+        ({"target_word_outs": [0, 2]}, "one value for each word"),
+        ({"target_word_outs": [0, 1, 4]}, "not before its end"),
+        ({"target_word_outs": [0, 3, 6]}, "at most 5"),
     ],
 )
 def test_wrong_records_are_named(tmp_path: Path, change: dict[str, Any], message: str) -> None:
@@ -93,12 +96,18 @@ def test_log_is_simulevals(tmp_path: Path) -> None:
     assert read_log(tmp_path / "instances.log") == [row]
 
 
+def test_a_word_is_out_when_it_is_sure() -> None:
+    # "ve" might go on until "time" is written
+    assert row_of(record(target_word_outs=[1, 3, 4])).delays == [2, 3, 3]
+    assert row_of(record(target_word_outs=[1, 3, 5])).delays == [2, 3, 3], "cut: it ends"
+
+
 def test_elapsed_is_written_only_if_measured(tmp_path: Path) -> None:
     timed = record(times=[0.2, 0.4, 0.4, 0.8, 1.0])
     assert row_of(timed).elapsed is None, "no rate was given"
     row = row_of(timed, seconds_per_word=0.4)
-    # "ha" waits for 1 word, is out at 2; "ve" needs 2 words, which are there by then
-    assert row.elapsed == pytest.approx([1.5, 2.0, 4.0])
+    # "ha" and "ve" wait for 2 words; "ve" takes no time of its own
+    assert row.elapsed == pytest.approx([1.5, 2.5, 4.0])
     write_log(tmp_path / "instances.log", [row])
     (again,) = read_log(tmp_path / "instances.log")
     assert again.elapsed == row.elapsed

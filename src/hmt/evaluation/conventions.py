@@ -53,7 +53,8 @@ def _word(rows: Sequence[Row]) -> Convention:
     return {
         "unit": UNIT_NAMES[rows[0].unit],
         "end_tokens": "not counted",
-        "delay": "source words complete when the last piece of the target word was written",
+        "delay": "source words given when the target word was sure to be complete: with its last "
+        "piece if that piece can end words only, else with the token after it",
         "target_length": {
             "AL": reference,
             "AP": reference,

@@ -5,7 +5,7 @@ been read when each unit was written. All are counted in one unit. Whole numbers
 numbers up to one last division, so the result is the float nearest to the true fraction.
 """
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Sequence
 
 from hmt.errors import UserError
@@ -143,12 +143,12 @@ def _lags(delays: Sequence[float], X: int, reference: int) -> dict[str, float | 
     }
 
 
-def words_read(
-    reads: Sequence[int], source_word_ends: Sequence[int], *, started: bool = False
-) -> list[int]:
-    """Source words completed (or, with `started`, begun) by each number of read tokens (I)."""
-    if not started:
-        return [bisect_right(source_word_ends, read - 1) for read in reads]
+def words_read(reads: Sequence[int], source_word_ends: Sequence[int]) -> list[int]:
+    """Source words that had come when so many tokens were read (I).
+
+    Words come whole, so a word counts from its first piece on: what is written between two pieces
+    of a word is written after that word was given.
+    """
     words = len(source_word_ends)
     return [
         min(bisect_left(source_word_ends, read - 1) + 1, words) if read else 0 for read in reads
@@ -156,22 +156,15 @@ def words_read(
 
 
 def word_reads(
-    reads: Sequence[int],
-    source_word_ends: Sequence[int],
-    target_word_ends: Sequence[int],
-    *,
-    whole_words: bool = False,
+    reads: Sequence[int], source_word_ends: Sequence[int], target_word_outs: Sequence[int]
 ) -> list[int]:
-    """Source words that each target word waited for: those complete when its last piece came.
+    """Source words that each target word waited for: those that had come when it was sure.
 
-    With `whole_words`, as a system is observed that is given and gives whole words only: a source
-    word counts from its first piece on, as its pieces arrive together, and a target word is out
-    when the token after it shows that it is complete, or at the end.
+    `target_word_outs` are the tokens that made sure each word was complete; a word that was still
+    open when the translation ended was sure then.
     """
-    if not whole_words:
-        return words_read([reads[end] for end in target_word_ends], source_word_ends)
-    begun = [*words_read(reads, source_word_ends, started=True), len(source_word_ends)]
-    return [begun[end + 1] for end in target_word_ends]
+    came = words_read(reads, source_word_ends)
+    return [came[min(out, len(came) - 1)] for out in target_word_outs]
 
 
 def computing_seconds(

@@ -69,15 +69,16 @@ def row_of(record: Record, seconds_per_word: float | None = None) -> Row:
         reads = checked_reads(record.reads, len(record.source_tokens))
     except UserError as error:
         raise UserError(f"sentence {record.index}: {error}") from None
+    outs = record.target_word_outs or record.target_word_ends
     elapsed = None
     if seconds_per_word is not None and record.times:
         work = computing_seconds(record.times, reads, record.arrivals)
         out = elapsed_words(words_read(reads, record.source_word_ends), work, seconds_per_word)
-        elapsed = [out[end] for end in record.target_word_ends]
+        elapsed = [out[min(at, len(out) - 1)] for at in outs]
     return Row(
         index=record.index,
         prediction=record.prediction,
-        delays=word_reads(reads, record.source_word_ends, record.target_word_ends),
+        delays=word_reads(reads, record.source_word_ends, outs),
         source_length=len(record.source_word_ends),
         source=record.source,
         reference=record.reference,

@@ -1,5 +1,6 @@
 """A model: a system with the tokenizers of its two languages, as `hmt.load` gives it."""
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -14,8 +15,11 @@ from hmt.streaming.session import MAX_SENTENCE_TOKENS, Session
 from hmt.systems.directory import load_system
 from hmt.systems.system import Stream, System
 from hmt.text.corpus import open_tokenizers
-from hmt.text.tokenizer import Tokenizer
-from hmt.text.words import word_ends
+from hmt.text.tokenizer import EOS, Tokenizer
+from hmt.text.words import word_ends, word_outs
+
+PRETRAINED = Path(__file__).parents[1] / "pretrained"
+HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 
 
 class Model:
@@ -63,9 +67,15 @@ class Model:
                     f"Sentence {n + 1} has {len(source)} tokens; at most "
                     f"{MAX_SENTENCE_TOKENS - 1} can be translated at once: cut it into sentences."
                 )
-        engine = Engine(self.system, slots=max(1, min(batch, len(lines))))
-        for n, stream in engine.translate(sources, self.knobs(**knobs)):
-            yield n, self.record(stream, lines[n], n)
+        settings = self.knobs(**knobs)
+        said = [n for n, source in enumerate(sources) if source]
+        for n in set(range(len(lines))).difference(
+            said
+        ):  # where nothing is said, nothing is written
+            yield n, self.record(Stream(slot=0, knobs=settings, source=[EOS]), lines[n], n)
+        engine = Engine(self.system, slots=max(1, min(batch, len(said))))
+        for found, stream in engine.translate([sources[n] for n in said], settings):
+            yield said[found], self.record(stream, lines[said[found]], said[found])
 
     def record(self, stream: Stream, source: str, index: int = 0) -> Record:
         """What one stream did, told in words and tokens."""
@@ -80,6 +90,7 @@ class Model:
             reads=list(stream.reads),
             source_word_ends=word_ends(self.source_tokenizer, stream.source),
             target_word_ends=word_ends(self.target_tokenizer, stream.target),
+            target_word_outs=word_outs(self.target_tokenizer, stream.target),
             confidences=[[seen[t] for t in sorted(seen)] for seen in states],
             moments=[sorted(seen) for seen in states],
             log_probs=list(stream.log_probs),
@@ -90,9 +101,25 @@ class Model:
 
 
 def load(path: str | Path | None = None, device: str = "cpu") -> Model:
-    """A model from its directory (or the one that ships)."""
-    if path is None:
-        raise UserError("Name a model directory: no model ships with this version yet.")
-    directory = Path(path)
+    """A model: the one that ships, a model directory, or "user/model" on the Hugging Face hub."""
+    directory = PRETRAINED if path is None else Path(path)
+    if path is not None and not directory.exists() and HUB_NAME.fullmatch(str(path)):
+        directory = fetch(str(path))
     system, config = load_system(directory)
     return Model(system.to(torch.device(device)), open_tokenizers(directory), config)
+
+
+def fetch(name: str) -> Path:
+    """The local copy of a model on the hub."""
+    try:
+        from huggingface_hub import snapshot_download
+        from huggingface_hub.errors import HfHubHTTPError
+    except ImportError:
+        raise UserError(
+            f"{name} is no model directory; to look for it on the hub, install hmt[hub]."
+        ) from None
+    try:
+        return Path(snapshot_download(name))
+    except (HfHubHTTPError, OSError, ValueError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise UserError(f"{name} is no model directory, and the hub has none: {reason}") from None

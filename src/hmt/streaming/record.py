@@ -21,6 +21,8 @@ class Record:
     reads: list[int]  # (I) source tokens read when each target token was written
     source_word_ends: list[int]  # index of the last token of each word
     target_word_ends: list[int]
+    # index of the token that made sure each word was complete; empty: the last token of the word
+    target_word_outs: list[int] = field(default_factory=list)
     reference: str | None = None
     confidences: list[list[float]] = field(default_factory=list)  # (I, <=K)
     moments: list[list[int]] = field(default_factory=list)  # (I, <=K)
@@ -64,6 +66,16 @@ class Record:
                 ends and not 0 <= ends[0] <= ends[-1] < length
             ):
                 raise UserError(f"{name!r} must rise and stay below the {length} tokens.")
+        outs, ends = self.target_word_outs, self.target_word_ends
+        if outs and not (
+            len(outs) == len(ends)
+            and all(end <= out <= I for end, out in zip(ends, outs, strict=True))
+            and outs == sorted(outs)
+        ):
+            raise UserError(
+                "'target_word_outs' must have one value for each word, not before its end, not "
+                f"falling, and at most {I}."
+            )
         words = len(self.prediction.split())
         if len(self.target_word_ends) != words:
             raise UserError(
@@ -102,6 +114,7 @@ FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "reads": (is_list(is_int), "a list of whole numbers"),
     "source_word_ends": (is_list(is_int), "a list of whole numbers"),
     "target_word_ends": (is_list(is_int), "a list of whole numbers"),
+    "target_word_outs": (is_list(is_int), "a list of whole numbers"),
     "confidences": (is_list(is_list(is_number)), "a list of lists of numbers"),
     "moments": (is_list(is_list(is_int)), "a list of lists of whole numbers"),
     "log_probs": (is_list(is_number), "a list of numbers"),

@@ -38,6 +38,11 @@ class Detokenizer:
         starts_word, text = self.step(id)
         return " " + text if starts_word and begun else text
 
+    @property
+    def is_at_border(self) -> bool:
+        """Whether nothing can be added any more to the words shown so far."""
+        return self._border
+
     def step(self, id: int) -> tuple[bool, str]:
         """Whether this piece starts a word, and its bare text ("" if it shows nothing yet)."""
         if id in (BOS, PAD, EOS):
@@ -49,6 +54,40 @@ class Detokenizer:
         self._border = not piece.joins_right or (border and not piece.text)
         self._begun = self._begun or bool(piece.text)
         return border and bool(piece.text), piece.text
+
+
+class WholeWords:
+    """Pieces in, whole words out, each as soon as it is sure to be complete.
+
+    A piece that nothing can be joined to ends its word at once; after any other, only the next
+    token shows whether the word goes on.
+    """
+
+    def __init__(self, tokenizer: HasPieces) -> None:
+        self._shown = Detokenizer(tokenizer)
+        self._word = ""
+
+    def push(self, id: int) -> list[str]:
+        """The words that are now sure; mostly one or none."""
+        starts_word, text = self._shown.step(id)
+        words = self.rest() if starts_word else []
+        self._word += text
+        return words + (self.rest() if self._shown.is_at_border or id == EOS else [])
+
+    def rest(self) -> list[str]:
+        """The word that is still open, if any: at the end of a translation it is complete too."""
+        words, self._word = [self._word] if self._word else [], ""
+        return words
+
+
+def word_outs(tokenizer: HasPieces, ids: Sequence[int]) -> list[int]:
+    """Index in `ids` of the token that made sure each word was complete; (words,).
+
+    It is `len(ids)` for a last word that is still open.
+    """
+    words = WholeWords(tokenizer)
+    outs = [n for n, id in enumerate(ids) for _ in words.push(id)]
+    return outs + [len(ids) for _ in words.rest()]
 
 
 def word_ends(tokenizer: HasPieces, ids: Iterable[int]) -> list[int]:

@@ -1,0 +1,157 @@
+"""A SimulEval agent that runs any model directory; SimulEval itself is imported at first use.
+
+simuleval --agent-class hmt.evaluation.simuleval.HMTAgent --model DIR --lower 3 --source ...
+"""
+
+import json
+from argparse import ArgumentParser, Namespace
+from dataclasses import asdict, fields
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from hmt.errors import UserError
+from hmt.streaming.engine import Engine
+from hmt.streaming.model import Model, load
+from hmt.systems import SYSTEMS, from_plain
+from hmt.text.words import WholeWords
+
+# Keeps knobs apart from SimulEval's own options among the parsed arguments.
+_PREFIX = "knob_"
+
+
+class Interpreter:
+    """One sentence: whole source words in, whole target words out, as SimulEval counts them."""
+
+    def __init__(self, model: Model, knobs: Any) -> None:
+        self.model = model
+        self.engine = Engine(model.system)
+        self.stream = self.engine.open(knobs)
+        self.words = WholeWords(model.target_tokenizer)
+        self.shown = 0
+
+    @property
+    def has_ended(self) -> bool:
+        """The translation is over, perhaps before the source is."""
+        return self.stream.has_ended
+
+    def push(self, words: str, *, is_last: bool) -> str:
+        """Take the next words; give back the target words that are now sure, joined by spaces."""
+        if self.has_ended or self.stream.is_finished:
+            return ""
+        self.engine.push(self.stream, self.model.source_tokenizer.encode(words))
+        if is_last and self.stream.source:
+            self.engine.finish(self.stream)
+        elif is_last:
+            self.stream.has_ended = True  # nothing was said: there is nothing to translate
+        self.engine.advance([self.stream])
+        new = self.stream.target[self.shown :]
+        self.shown += len(new)
+        out = [word for token in new for word in self.words.push(token)]
+        return " ".join(out + (self.words.rest() if self.has_ended else []))
+
+
+def add_knobs(parser: ArgumentParser) -> None:
+    """Offer the knobs of all systems as options; which ones fit, the model decides."""
+    names = sorted({f.name for system in SYSTEMS.values() for f in fields(system.Knobs)})
+    for name in names:
+        owners = [key for key, s in SYSTEMS.items() if name in {f.name for f in fields(s.Knobs)}]
+        parser.add_argument(
+            f"--{name.replace('_', '-')}",
+            dest=_PREFIX + name,
+            default=None,
+            metavar="VALUE",
+            help=f"inference setting of {', '.join(owners)} models",
+        )
+
+
+def knobs_of(model: Model, args: Namespace) -> Any:
+    """The model's settings with those of the command line in their place."""
+    given = {
+        name.removeprefix(_PREFIX): _plain(text)
+        for name, text in vars(args).items()
+        if name.startswith(_PREFIX) and text is not None
+    }
+    defaults = model.knobs()
+    known = [f.name for f in fields(model.system.Knobs)]
+    for name in given:
+        if name not in known:
+            allowed = ", ".join("--" + n.replace("_", "-") for n in known) or "none"
+            raise UserError(
+                f"There is no option --{name.replace('_', '-')} for a model of the system "
+                f"{model.system.name}; its knobs are: {allowed}."
+            )
+    chosen = from_plain(type(defaults), {**asdict(defaults), **given}, "knobs")
+    return model.knobs(**asdict(chosen))
+
+
+def _plain(text: str) -> Any:
+    """What a value reads as: a number, true, false, or text."""
+    try:
+        return json.loads(text.lower() if text.lower() in ("true", "false") else text)
+    except ValueError:
+        return None if text.lower() == "none" else text
+
+
+@cache
+def _agent_class() -> type:
+    try:
+        from simuleval.agents import TextToTextAgent
+        from simuleval.agents.actions import Action, ReadAction, WriteAction
+        from simuleval.agents.states import AgentStates
+    except ModuleNotFoundError as error:
+        raise UserError(
+            f"SimulEval cannot be imported (no module {error.name}); install it with "
+            "`pip install hmt[simuleval]`, best in an environment of its own."
+        ) from None
+
+    class States(AgentStates):  # type: ignore[misc]
+        """Of one sentence: what SimulEval tracks, and the translation in progress."""
+
+        def reset(self) -> None:
+            super().reset()
+            self.interpreter: Interpreter | None = None
+            self.given = 0
+
+    class HMTAgent(TextToTextAgent):  # type: ignore[misc]
+        """Any model directory, for `simuleval --agent-class`."""
+
+        def __init__(self, args: Namespace) -> None:
+            self.model = load(Path(args.model))
+            self.knobs = knobs_of(self.model, args)
+            super().__init__(args)
+
+        @staticmethod
+        def add_args(parser: ArgumentParser) -> None:
+            parser.add_argument("--model", required=True, help="a model directory of hmt")
+            add_knobs(parser)
+
+        def build_states(self) -> Any:
+            return States()
+
+        def policy(self, states: Any = None) -> Action:
+            """Take the words that came since last time; write those that are sure."""
+            states = self.states if states is None else states
+            if states.interpreter is None:
+                states.interpreter = Interpreter(self.model, self.knobs)
+            interpreter = states.interpreter
+            new, states.given = states.source[states.given :], len(states.source)
+            text = interpreter.push(" ".join(new), is_last=states.source_finished)
+            if interpreter.has_ended or states.source_finished:
+                return WriteAction(text, finished=True)
+            return WriteAction(text, finished=False) if text else ReadAction()
+
+        def to(self, device: str, *args: Any, fp16: bool = False, **kwargs: Any) -> None:
+            self.device = device
+            self.model.system.to(torch.device(device), torch.float16 if fp16 else None)
+
+    HMTAgent.__qualname__ = "HMTAgent"
+    return HMTAgent
+
+
+def __getattr__(name: str) -> Any:
+    if name == "HMTAgent":
+        return _agent_class()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
