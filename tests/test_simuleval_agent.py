@@ -126,7 +126,7 @@ def test_the_agent_sees_what_the_records_say(
     monkeypatch.setattr("hmt.streaming.engine.LENGTH_FACTOR", 1)
     monkeypatch.setattr("hmt.streaming.engine.LENGTH_EXTRA", 3)
     model = model_of(name, kind)
-    sources = ["", *invented(7)]
+    sources = ["", "axb xx ab c x", *invented(7)]
     delays = set()
     for record in model.translate(sources):
         row = row_of(record)

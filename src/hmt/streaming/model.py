@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +73,12 @@ class Model:
         for n in set(range(len(lines))).difference(
             said
         ):  # where nothing is said, nothing is written
-            yield n, self.record(Stream(slot=0, knobs=settings, source=[EOS]), lines[n], n)
+            yield (
+                n,
+                self.record(
+                    Stream(slot=0, knobs=settings, source=[EOS], is_finished=True), lines[n], n
+                ),
+            )
         engine = Engine(self.system, slots=max(1, min(batch, len(said))))
         for found, stream in engine.translate([sources[n] for n in said], settings):
             yield said[found], self.record(stream, lines[said[found]], said[found])
@@ -88,7 +94,7 @@ class Model:
             source_tokens=[self.source_tokenizer.piece(t) for t in stream.source],
             target_tokens=[self.target_tokenizer.piece(t) for t in stream.target],
             reads=list(stream.reads),
-            source_word_ends=word_ends(self.source_tokenizer, stream.source),
+            source_word_ends=self._source_word_ends(stream, source),
             target_word_ends=word_ends(self.target_tokenizer, stream.target),
             target_word_outs=word_outs(self.target_tokenizer, stream.target),
             confidences=[[seen[t] for t in sorted(seen)] for seen in states],
@@ -98,6 +104,18 @@ class Model:
             arrivals=[t - start for t in stream.arrived_at],
             settings=asdict(stream.knobs),
         )
+
+    def _source_word_ends(self, stream: Stream, source: str) -> list[int]:
+        """Index of the last token of each source word; (words,)."""
+        # Not from the pieces if it can be helped: an unknown piece may look like a word's end.
+        ends = [
+            end - 1
+            for end in accumulate(len(self.source_tokenizer.encode(w)) for w in source.split())
+        ]
+        arrived = len(stream.source) - int(stream.is_finished)
+        if (ends[-1] + 1 if ends else 0) == arrived:
+            return ends
+        return word_ends(self.source_tokenizer, stream.source)
 
 
 def load(path: str | Path | None = None, device: str = "cpu") -> Model:
