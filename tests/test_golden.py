@@ -100,7 +100,7 @@ def test_features(golden: Path, model: Model) -> None:
 def test_decoding(golden: Path, model: Model, slots: int) -> None:
     """Forty simultaneous translations: the same tokens at the same moments.
 
-    Planted bug: confidence compared with the threshold of the moment before.
+    Planted bug: confidence below the threshold writes.
     """
     rows = lines(golden / "decode.jsonl")[: 40 if slots > 1 else 10]
     records = model.translate([r["source"] for r in rows], batch=slots)

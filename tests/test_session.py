@@ -46,7 +46,7 @@ def word_by_word(session: Session, sentence: str) -> list[str]:
 
 
 def test_word_by_word_equals_all_at_once_and_the_corpus(model: Model) -> None:
-    """Planted bug: the detokenizer made anew at every push, which loses the spaces between."""
+    """Planted bug: a push gives out the whole text so far."""
     lines = sentences(8)
     records = model.translate(lines, batch=3)
     session, other = model.session(), model.session()
@@ -84,7 +84,8 @@ def test_text_is_given_out_as_soon_as_it_is_written(model: Model) -> None:
 
 @pytest.mark.parametrize("text", TEXT)
 def test_punctuation_is_spaced_as_a_reader_expects(model: Model, text: str) -> None:
-    """Planted bug: a space before every piece that does not continue a word in letters."""
+    """Planted bugs: a space before every piece that is not of letters; the detokenizer made anew at
+    every push, which loses the spaces between."""
     engine = Told(model.system)
     engine.told = [*model.target_tokenizer.encode(text), EOS]
     session = Session(model, engine, model.knobs())
