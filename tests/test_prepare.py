@@ -342,6 +342,20 @@ def test_an_interrupted_run_leaves_nothing(made: Made, tmp_path: Path) -> None:
     assert sorted(tmp_path.rglob("*")) == before
 
 
+def test_what_appears_during_the_run_is_not_lost(made: Made) -> None:
+    options = made()
+
+    def meddle(stage: str, done: int, total: int) -> None:
+        if stage == "check":  # the directory must be found free first
+            return
+        options.output.mkdir(exist_ok=True)
+        (options.output / "thesis.tex").write_text("precious")
+
+    with pytest.raises(UserError, match="cannot be made"):
+        prepare(options, meddle)
+    assert contents(options.output) == {"thesis.tex": b"precious"}
+
+
 def test_contradicting_settings_are_named(made: Made, tmp_path: Path) -> None:
     fails(made(vocabulary="unigram"), '"unigram" is not known; give one of joint-bpe')
     fails(made(vocabulary="given"), "give the source and the target")
