@@ -63,15 +63,31 @@ def score(
     model: Path = typer.Argument(..., help="A model directory."),
     source: Path = typer.Option(..., help="Source sentences, one per line."),
     target: Path = typer.Option(..., help="Their translations, line by line."),
+    alignment: Path | None = typer.Option(
+        None, help="Gold word alignments: adds the share of words whose source had been read."
+    ),
+    alignment_base: int | None = typer.Option(
+        None, min=0, max=1, help="What alignments count from; found out if not given."
+    ),
     batch: int = typer.Option(16, min=1, help="Pairs computed side by side."),
     device: str = DEVICE,
 ) -> None:
     """Force given translations: losses, reads and confidences per pair, as JSON lines."""
+    from hmt.evaluation.alignment import PolicyQuality, read_alignments
     from hmt.evaluation.evaluate import read_parallel
     from hmt.evaluation.forced import forced
 
     loaded = open_model(model, device)
     chosen = knobs.settings(knobs.given(context), loaded.system.Knobs, loaded.system.name)
     text = read_parallel(source, target)
-    for found in forced(loaded, text.sources, text.references or (), loaded.knobs(**chosen), batch):
+    targets = text.references or ()
+    policy = None
+    if alignment is not None:
+        gold = read_alignments(alignment, text.sources, targets, alignment_base)
+        policy = PolicyQuality(loaded, text.sources, targets, gold)
+    for found in forced(loaded, text.sources, targets, loaded.knobs(**chosen), batch):
+        if policy is not None:
+            found["alignment"] = policy.add(found["index"], found["reads"])
         typer.echo(json.dumps(found))
+    if policy is not None:
+        logger.info("%s", policy)

@@ -70,15 +70,10 @@ class Model:
                 )
         settings = self.knobs(**knobs)
         said = [n for n, source in enumerate(sources) if source]
-        for n in set(range(len(lines))).difference(
-            said
-        ):  # where nothing is said, nothing is written
-            yield (
-                n,
-                self.record(
-                    Stream(slot=0, knobs=settings, source=[EOS], is_finished=True), lines[n], n
-                ),
-            )
+        nothing = Stream(slot=0, knobs=settings, source=[EOS], is_finished=True)
+        for n, source in enumerate(sources):
+            if not source:  # where nothing is said, nothing is written
+                yield n, self.record(nothing, lines[n], n)
         engine = Engine(self.system, slots=max(1, min(batch, len(said))))
         for found, stream in engine.translate([sources[n] for n in said], settings):
             yield said[found], self.record(stream, lines[said[found]], said[found])
