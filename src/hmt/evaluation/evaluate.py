@@ -15,9 +15,10 @@ from typing import Any
 
 from hmt.errors import UserError
 from hmt.evaluation.logs import row_of, write_log, write_simuleval_config
-from hmt.evaluation.records import Record, read_records, write_records
+from hmt.evaluation.records import read_records, write_records
 from hmt.evaluation.scores import Point, add_point, read_points, score
 from hmt.streaming.model import Model
+from hmt.streaming.record import Record
 from hmt.systems.directory import unshared, write_atomically
 from hmt.text.files import open_lines, scan
 

@@ -1,0 +1,85 @@
+"""What README, recipes and Makefile promise is there."""
+
+import re
+import shlex
+import tomllib
+from pathlib import Path
+
+import pytest
+from command_line import Call
+from conftest import ROOT
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"```(\w*)\n(.*?)```", README, re.DOTALL)
+COMMANDS = re.findall(r"^hmt .*$", README, re.MULTILINE)
+RECIPES = sorted((ROOT / "recipes").rglob("*.toml"))
+
+
+@pytest.mark.parametrize("line", COMMANDS)
+def test_commands_of_the_readme_exist_with_their_options(line: str, hmt: Call) -> None:
+    words = shlex.split(line, comments=True)[1:]
+    command = words[:2] if words[0] == "convert" else words[:1]
+    manual = hmt(*command, "--help")
+    assert manual.code == 0, line
+    for option in (word.split("=")[0] for word in words if word.startswith("--")):
+        assert option in manual.out, f"{option} is not in the manual of {command}"
+
+
+def test_make_targets_of_the_readme_exist() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    targets = set(re.findall(r"^make (\w+)", README, re.MULTILINE))
+    assert targets >= {"demo", "test"}
+    assert all(re.search(rf"^{target}:", makefile, re.MULTILINE) for target in targets)
+    assert "make test" in (ROOT / ".ci" / "run").read_text()
+
+
+def test_the_file_tree_of_the_readme_is_the_folder() -> None:
+    tree = next(text for _, text in BLOCKS if text.startswith("src/hmt/"))
+    folder, told = Path(), set()
+    for line in tree.splitlines():
+        name = line.split()[0]
+        path = folder / name if line.startswith(" ") else Path(name)
+        assert (ROOT / path).exists(), f"the README names {path}"
+        if not line.startswith(" "):
+            folder = path
+        told.add(path.as_posix())
+    packages = {f"src/hmt/{p.parent.name}" for p in ROOT.glob("src/hmt/*/__init__.py")}
+    assert packages <= told, "every package is in the README's tree"
+
+
+def test_python_of_the_readme_runs(hmt: Call) -> None:
+    """The example with a model of the toy language in the place of a real one."""
+    (example,) = (text for language, text in BLOCKS if language == "python")
+    names: dict[str, object] = {}
+    exec(example.replace("path/to/model", "run"), names)
+
+
+def test_links_of_the_readme_and_docs_lead_somewhere() -> None:
+    for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
+        for link in re.findall(r"\]\(([^)#\s]+)", page.read_text(encoding="utf-8")):
+            if "://" not in link:
+                assert (page.parent / link).exists(), f"{page.name} links to {link}"
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_recipes_parse_and_state_command_cost_and_score(path: Path) -> None:
+    from hmt.systems import SYSTEMS, from_plain
+    from hmt.training.recipe import load_recipe
+
+    sizes = {"source_vocabulary": 100, "target_vocabulary": 100}
+    for stage in load_recipe(path).stages:
+        system, config = SYSTEMS[stage.model.system], stage.model.config
+        from_plain(system.Config, {**config, "dims": {**config.get("dims", {}), **sizes}}, "config")
+        from_plain(system.Knobs, stage.model.knobs, "knobs")
+    head = path.read_text(encoding="utf-8").split("\n\n")[0]
+    assert "hmt train" in head, "a recipe states its command at its top"
+
+
+def test_versions_agree() -> None:
+    from hmt import __version__
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["version"] == __version__
+    assert f"## {__version__}" in (ROOT / "CHANGELOG.md").read_text()
+    # the pinned torch keeps a plain install small and reproducible
+    assert "torch==2.13.0" in (ROOT / "constraints.txt").read_text().splitlines()
