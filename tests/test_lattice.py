@@ -108,7 +108,7 @@ def test_likelihood_is_the_sum_over_all_paths(shape: tuple) -> None:
     got = lattice.log_likelihood(joint, wait, torch.tensor(case.target))
     for b in range(len(case.source)):
         expected = math.log(sum(p for _, _, p in paths(case.values(b))))
-        assert float(got[b]) == pytest.approx(expected, abs=1e-10)
+        assert got[b].item() == pytest.approx(expected, abs=1e-10)
 
 
 @many
@@ -121,7 +121,7 @@ def test_best_path_is_the_best_of_all_paths(shape: tuple) -> None:
     (chosen,) = torch.autograd.grad(got.sum(), case.states.gold)
     for b in range(len(case.source)):
         moments, _, weight = max(paths(case.values(b)), key=lambda path: path[2])
-        assert float(got[b]) == pytest.approx(math.log(weight), abs=1e-10)
+        assert got[b].item() == pytest.approx(math.log(weight), abs=1e-10)
         assert posterior(case, chosen, b) == [{t: 1.0} for t in moments]
 
 
@@ -168,7 +168,7 @@ def test_expected_latency_is_the_mean_over_all_paths(shape: tuple) -> None:
             p * sum(t - min(own) for t, own in zip(moments, values, strict=True)) / len(values)
             for moments, p, _ in paths(values)
         )
-        assert float(got[b]) == pytest.approx(expected, abs=1e-10)
+        assert got[b].item() == pytest.approx(expected, abs=1e-10)
 
 
 @many
