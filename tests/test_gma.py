@@ -46,6 +46,15 @@ def test_worked_case(delta: float, spans: list[int]) -> None:
     assert told.register.item() == pytest.approx(5.0), "the sum goes on without the clamp"
 
 
+def test_increments_are_those_of_the_scaled_query() -> None:
+    torch.manual_seed(1)
+    layer = Gaussian(DIMS).double()
+    query = 3 * torch.randn(5, DIMS.width, dtype=torch.float64)
+    scaled = query / (DIMS.width / DIMS.heads) ** 0.5
+    expected = ((scaled @ layer.hidden.weight.T).tanh() @ layer.step.weight[0]).exp()
+    torch.testing.assert_close(layer.increments(query)[:, 0], expected)
+
+
 def test_bias_is_the_product_with_a_gaussian() -> None:
     """GM-2: a softmax with the bias is the softmax times the Gaussian, normalised."""
     torch.manual_seed(2)
