@@ -46,6 +46,8 @@ def average_models(paths: Sequence[Path], output: Path, last: int) -> list[Path]
     )
     output.parent.mkdir(parents=True, exist_ok=True)
     draft = Path(tempfile.mkdtemp(prefix=f".{output.name}.", dir=output.parent))
+    # a temporary directory is its owner's alone; a model is as public as the place it stands in
+    draft.chmod(output.parent.stat().st_mode & 0o777)
     try:
         for name in TOKENIZER_FILES:
             if (paths[0] / name).is_file():
@@ -54,7 +56,6 @@ def average_models(paths: Sequence[Path], output: Path, last: int) -> list[Path]
         checkpoint.write_weights(draft / WEIGHTS, tensors, {"weights": "average"})
         text = json.dumps(config, indent=1, ensure_ascii=False) + "\n"
         (draft / CONFIG).write_text(text, encoding="utf-8")
-        draft.chmod(0o755)
         draft.replace(output)
     except BaseException:
         shutil.rmtree(draft, ignore_errors=True)
