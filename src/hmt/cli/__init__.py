@@ -1,6 +1,16 @@
 """The command line. Commands import what they need when they run, so that help is quick."""
 
-from hmt.cli import bench, data, demo, evaluation, models, training, translation
+from hmt.cli import analysis, bench, data, demo, evaluation, models, training, translation
 from hmt.cli.app import main
 
-__all__ = ["bench", "data", "demo", "evaluation", "main", "models", "training", "translation"]
+__all__ = [
+    "analysis",
+    "bench",
+    "data",
+    "demo",
+    "evaluation",
+    "main",
+    "models",
+    "training",
+    "translation",
+]
