@@ -102,12 +102,13 @@ def test_killed_at_random_moments(data: Path, whole: Path, tmp_path: Path) -> No
     recipe = tiny.recipe(data, tmp_path / "run", validate_every=6)
     killed = 0
     for _ in range(12):
-        child = start(tiny.run, recipe)
-        child.join(draw.uniform(0.05, 0.7))
+        # 24 rests outlast five attempts on any machine
+        child = start(tiny.run, recipe, 0.08)
+        child.join(draw.uniform(0.05, 0.35))
         killed += child.exitcode is None
         child.kill()
         child.join()
-    assert killed >= 5, "the run is too short to be interrupted"
+    assert killed >= 5
     finish(recipe)
     assert_same_run(tmp_path / "run", whole)
 
@@ -133,7 +134,7 @@ def test_killed_while_any_file_is_written(
 def test_a_signal_saves_and_leaves(data: Path, whole: Path, tmp_path: Path, number: int) -> None:
     recipe = tiny.recipe(data, tmp_path / "run", validate_every=6, save_every=4)
     stops = []
-    for step in (2, 5, 9, 12, 15):
+    for step in (2, 5, 9, 12, 20):
 
         def report(progress: Any, step: int = step) -> None:
             if progress.step == step:
@@ -147,7 +148,7 @@ def test_a_signal_saves_and_leaves(data: Path, whole: Path, tmp_path: Path, numb
         assert state["position"].step == result.step
         assert (tmp_path / "run" / "model.safetensors").exists()
     # the update that was under way when the signal came is finished, no more
-    assert stops == [3, 6, 10, 13, 16]
+    assert stops == [3, 6, 10, 13, 21]
     assert train(recipe).is_finished
     assert_same_run(tmp_path / "run", whole)
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
@@ -271,8 +272,8 @@ def test_more_updates_go_on_as_if_they_had_been_planned(data: Path, tmp_path: Pa
     train(tiny.recipe(data, tmp_path / "short", updates=22))
     assert "stage1-step000000022.safetensors" in snapshots(tmp_path / "short")
     free = {"log_every": 3, "validate_every": 5, "patience": 50, "metric": "hmm"}
-    train(tiny.recipe(data, tmp_path / "short", updates=30, **free))
-    train(tiny.recipe(data, tmp_path / "long", updates=30))
+    train(tiny.recipe(data, tmp_path / "short", updates=26, **free))
+    train(tiny.recipe(data, tmp_path / "long", updates=26))
     assert snapshots(tmp_path / "short") == snapshots(tmp_path / "long")
     mine, theirs = (load_file(tmp_path / n / "model.safetensors") for n in ("short", "long"))
     assert all(torch.equal(mine[key], theirs[key]) for key in mine)

@@ -158,7 +158,7 @@ def test_shipped_recipes_parse_and_say_how_to_run_them(path: Path) -> None:
     assert f"hmt train recipes/{path.relative_to(ROOT / 'recipes').as_posix()}" in path.read_text()
     for stage in recipe.stages:
         sizes = {"source_vocabulary": 100, "target_vocabulary": 100}
-        config = {**stage.model.config, "dims": {**stage.model.config["dims"], **sizes}}
+        config = {**stage.model.config, "dims": {**stage.model.config.get("dims", {}), **sizes}}
         from_plain(SYSTEMS[stage.model.system].Config, config, "model.config")
 
 
@@ -583,7 +583,7 @@ def test_two_processes_learn_what_one_does(data: Path, tmp_path: Path) -> None:
     """Sampled lower boundaries, accumulation, batches of one sentence, validation, two stages."""
     dims = {**tiny.DIMS, "share_embeddings": False, "dropout": 0.0}
     model = {"system": "hmt", "config": {"lower": [1, 4], "states": 3, "dims": dims}}
-    options: dict[str, Any] = {"updates": 12, "batch_tokens": 24, "accumulate": 2, "log_every": 1}
+    options: dict[str, Any] = {"updates": 12, "batch_tokens": 16, "accumulate": 2, "log_every": 1}
     options |= {"validate_every": 6, "model": model, "clip": 1.0}
     options |= {"stage": [{}, {"training": {"updates": 4}}]}
     train(tiny.recipe(data, tmp_path / "one", **options), lambda system, chosen: {"bleu": 1.5})

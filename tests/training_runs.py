@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -57,12 +58,12 @@ def log(output: Path, kind: str = "train") -> list[dict[str, Any]]:
     return [record for record in records if record["kind"] == kind]
 
 
-def run(recipe: Recipe, exit_code: int = 0) -> None:
-    """Train in a child process; exits as the command line would."""
+def run(recipe: Recipe, pause: float = 0.0) -> None:
+    """Train in a child process, resting after each update; exits as the command line would."""
     from hmt.training import train
 
-    result = train(recipe)
-    os._exit(128 + result.signal if result.signal else exit_code)
+    result = train(recipe, report=lambda progress: time.sleep(pause))
+    os._exit(128 + result.signal if result.signal else 0)
 
 
 def run_and_die(recipe: Recipe, moment: int, when: str) -> None:

@@ -52,5 +52,5 @@ def check_vocabulary(directory: Path, files: dict[str, bytes]) -> None:
     if (theirs := tokenizer_files(directory)) and theirs != files:
         raise UserError(
             f"{directory} was trained with another tokenizer than this data has: prepare the data "
-            f"with the tokenizer of {directory}, or drop training.warm_start."
+            f"with the tokenizer of {directory}, or drop it from the recipe."
         )

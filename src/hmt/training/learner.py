@@ -7,16 +7,18 @@ of any generator.
 import math
 import random
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from hmt.errors import UserError
 from hmt.systems import build
+from hmt.systems.directory import compose_system
 from hmt.systems.system import System
 from hmt.training.batches import BatchStream, Numbers, Pairs, check_lengths, collate, mix, share
 from hmt.training.checkpoint import Position
-from hmt.training.data import RunData
+from hmt.training.data import RunData, check_vocabulary
 from hmt.training.optimizer import Optimizer, autocast
 from hmt.training.processes import Group
 from hmt.training.recipe import Model, Training
@@ -35,6 +37,10 @@ class Update:
 
 def build_system(model: Model, data: RunData) -> System:
     """The recipe's system, with the vocabulary sizes of the data."""
+    if model.models:
+        system = composed(model, data)
+        system.knobs(**model.knobs)
+        return system
     source, target = (tokenizer.size for tokenizer in data.tokenizers)
     dims = dict(model.config.get("dims", {}))
     for key, size in (("source_vocabulary", source), ("target_vocabulary", target)):
@@ -46,6 +52,14 @@ def build_system(model: Model, data: RunData) -> System:
     system = build(model.system, {**model.config, "dims": dims})
     system.knobs(**model.knobs)  # a wrong setting should not wait for the end of training
     return system
+
+
+def composed(model: Model, data: RunData) -> System:
+    """The recipe's system made of trained ones, which must share the data's vocabulary."""
+    folders = [Path(name) for name in model.models]
+    for folder in folders:
+        check_vocabulary(folder, data.files)
+    return compose_system(model.system, folders)
 
 
 class Learner:

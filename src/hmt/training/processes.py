@@ -1,6 +1,8 @@
 """One or several processes (torchrun): who am I, what do we agree on; and when to leave."""
 
+import ctypes
 import os
+import platform
 import signal
 import threading
 from collections.abc import Iterator
@@ -92,6 +94,18 @@ class Interrupt:
         if self.signal is not None and number == signal.SIGINT and not self.is_passed_on:
             raise KeyboardInterrupt
         self.signal = number
+
+
+def keep_buffers() -> None:
+    """Let glibc keep large buffers instead of asking the system for them again at every update.
+
+    Measured on Multi30k: 14,000 page faults per update become 80, 6 % of the time.
+    """
+    if platform.libc_ver()[0] == "glibc":
+        mmap_threshold, trim_threshold = -3, -1  # M_MMAP_THRESHOLD, M_TRIM_THRESHOLD of malloc.h
+        libc = ctypes.CDLL(None)
+        libc.mallopt(mmap_threshold, 1 << 30)
+        libc.mallopt(trim_threshold, 1 << 30)
 
 
 @contextmanager

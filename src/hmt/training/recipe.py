@@ -22,6 +22,7 @@ KINDS = {
     bool: "true or false",
     str: "a string",
     dict: "a table",
+    list: "a list",
 }
 
 
@@ -34,11 +35,21 @@ class Data:
 
 @dataclass(frozen=True)
 class Model:
-    """Which system, its Config without the vocabulary sizes (the data has them), its Knobs."""
+    """Which system, its Config without the vocabulary sizes (the data has them), its Knobs.
+
+    A system that is composed of trained ones names their directories instead of a Config.
+    """
 
     system: str
     config: dict[str, Any] = field(default_factory=dict)
     knobs: dict[str, Any] = field(default_factory=dict)
+    models: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        if not all(isinstance(name, str) for name in self.models):
+            raise UserError(f"model.models = {self.models} must be a list of model directories.")
+        if self.models and self.config:
+            raise UserError("model.models bring their own configuration: leave out model.config.")
 
 
 @dataclass(frozen=True)
@@ -69,7 +80,7 @@ class Training:
     tensorboard: bool = False
 
     def __post_init__(self) -> None:
-        at_least = {"updates": 1, "batch_tokens": 1, "accumulate": 1, "save_every": 1, "keep": 1}
+        at_least = {"updates": 0, "batch_tokens": 1, "accumulate": 1, "save_every": 1, "keep": 1}
         at_least |= {"average_last": 1, "log_every": 1, "validation_sentences": 0, "warmup": 0}
         at_least |= {"warmup_init": 0, "weight_decay": 0, "clip": 0, "validate_every": 0}
         at_least |= {"patience": 0, "threads": 0}
@@ -102,6 +113,10 @@ class Stage:
 
     model: Model
     training: Training
+
+    def __post_init__(self) -> None:
+        if self.training.updates < 1 and not self.model.models:
+            raise UserError("training.updates = 0 is too small: give 1 or more.")
 
 
 @dataclass(frozen=True)
@@ -176,6 +191,9 @@ def _stage(table: Table, stage: Any, number: int) -> Stage:
         "model": _merge(model, own),
         "training": _merge(training, stage.get("training", {})),
     }
+    if merged["model"].get("models"):
+        # to compose them is all there is to do, unless updates are asked for
+        merged["training"] = {"updates": 0, **merged["training"]}
     return _build(Stage, merged, "")
 
 

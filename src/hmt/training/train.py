@@ -15,7 +15,7 @@ from hmt.training.data import open_data
 from hmt.training.journal import Clock, Journal, train_line, valid_line
 from hmt.training.learner import Learner, Update, build_system
 from hmt.training.optimizer import autocast
-from hmt.training.processes import Interrupt, join, reproducible
+from hmt.training.processes import Interrupt, join, keep_buffers, reproducible
 from hmt.training.recipe import Recipe
 from hmt.training.run import Run
 from hmt.training.validation import Slice, Validate, evenly, measure, note_best
@@ -51,6 +51,7 @@ def train(
     report: Callable[[Progress], None] | None = None,
 ) -> Result:
     """Train a recipe from wherever its run stands to its end, or until told to stop."""
+    keep_buffers()
     with join() as group, Interrupt() as interrupt:
         data = open_data(recipe)
         # a mistake in the last stage should not wait until the first has been trained
