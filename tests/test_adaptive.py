@@ -8,13 +8,17 @@ from typing import Any
 import pytest
 import torch
 from random_systems import DIMS, assert_close, ended, lively, reads_of, sentences, translations
+from training_runs import DIMS as TOY_DIMS
+from training_runs import prepare_toy, recipe
 
+import hmt
 from hmt.errors import UserError
 from hmt.streaming.engine import Engine
 from hmt.systems.adaptive import Adaptive, AdaptiveConfig, AdaptiveKnobs
 from hmt.systems.directory import compose_system, load_system, save_system
 from hmt.systems.system import PassOutput
 from hmt.text.tokenizer import EOS
+from hmt.training import parse_recipe, train
 
 TOKEN = 5  # any word
 
@@ -150,3 +154,33 @@ def test_only_some_systems_are_composed() -> None:
         type(lively("wait-k")).compose([])
     with pytest.raises(UserError, match="k_min = 3 and k_max = 2"):
         AdaptiveKnobs(k_min=3, k_max=2)
+
+
+def test_a_recipe_composes_and_trains_in_stages(tmp_path: Path) -> None:
+    """`hmt train` of a recipe that names models makes a model directory without updates."""
+    data = prepare_toy(tmp_path)
+    config = {"dims": {**TOY_DIMS, "share_embeddings": False}}
+    for k in 1, 3:
+        model = {"system": "wait-k", "config": {**config, "k": k}}
+        train(recipe(data, tmp_path / f"wait-{k}", model=model, updates=2))
+    folders = [str(tmp_path / "wait-1"), str(tmp_path / "wait-3")]
+    table: dict[str, Any] = {
+        "output": str(tmp_path / "both"),
+        "data": {"directory": str(data)},
+        "model": {"system": "adaptive", "models": folders, "knobs": {"rho_a": 0.1}},
+    }
+    for _ in range(2):  # the same command again does no harm
+        assert train(parse_recipe(table)).is_finished
+    both = hmt.load(tmp_path / "both")
+    assert both.knobs() == AdaptiveKnobs(k_min=1, k_max=3, rho_a=0.1)
+    assert both.translate(["ein Satz"])[0].target_tokens
+    loaded = load_system(tmp_path / "wait-3")[0]
+    for key, value in loaded.transformer.state_dict().items():
+        assert torch.equal(both.system.parts[1].state_dict()[key], value)
+
+    table["model"] = {"system": "adaptive", "models": folders, "config": config}
+    with pytest.raises(UserError, match="leave out model"):
+        parse_recipe(table)
+    table["model"] = {"system": "wait-k", "models": folders}
+    with pytest.raises(UserError, match="trained, not composed"):
+        train(parse_recipe(table))

@@ -1,6 +1,7 @@
 """MoE wait-k: experts, their gate, and what they become without it."""
 
 import dataclasses
+from pathlib import Path
 from typing import cast
 
 import pytest
@@ -12,12 +13,16 @@ from random_systems import (
     lively,
     with_weights,
 )
+from training_runs import DIMS as TOY_DIMS
+from training_runs import prepare_toy, recipe
 
 from hmt.errors import UserError
 from hmt.model.moments import Rows
 from hmt.model.transformer import Packing, SourceView
+from hmt.systems.directory import load_system
 from hmt.systems.moe_wait_k import ExpertAttention, MoEWaitK, MoEWaitKConfig, expert_lags
 from hmt.systems.wait_k import WaitKKnobs
+from hmt.training import train
 
 
 def test_the_experts_lags_are_those_of_the_authors() -> None:
@@ -112,3 +117,14 @@ def test_a_gate_of_zeros_changes_nothing() -> None:
     assert_close(second.losses(batch, knobs).total.detach(), expected)
     fresh = second.state_dict().keys() - first.state_dict().keys()
     assert fresh and all(".gate." in name for name in fresh)
+
+
+def test_the_gate_learns_in_a_second_stage(tmp_path: Path) -> None:
+    stages = [{"model": {"config": {"gate": gate}}} for gate in (False, True)]
+    config = {"dims": {**TOY_DIMS, "share_embeddings": False}}
+    model = {"system": "moe-wait-k", "config": config}
+    output = tmp_path / "moe"
+    train(recipe(prepare_toy(tmp_path), output, model=model, stage=stages, updates=2))
+    system = load_system(output)[0]
+    assert system.config.gate
+    assert any(".gate." in name for name, _ in system.named_parameters())

@@ -33,9 +33,15 @@ SYSTEMS: dict[str, type[System]] = {system.name: system for system in TABLE}
 
 def build(name: str, config: dict[str, Any]) -> System:
     """A system from its name and its configuration as plain data."""
+    kind = system_named(name)
+    return kind(from_plain(kind.Config, config, "config"))
+
+
+def system_named(name: str) -> type[System]:
+    """The class of a system; an unknown name is the user's mistake."""
     if name not in SYSTEMS:
         raise UserError(f'System "{name}" is unknown; known are {", ".join(SYSTEMS)}.')
-    return SYSTEMS[name](from_plain(SYSTEMS[name].Config, config, "config"))
+    return SYSTEMS[name]
 
 
 def from_plain(kind: type, values: dict[str, Any], where: str) -> Any:

@@ -16,7 +16,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 
 from hmt.errors import UserError
-from hmt.systems import SYSTEMS, build
+from hmt.systems import SYSTEMS, build, system_named
 from hmt.systems.system import System
 
 FORMAT = 1
@@ -82,7 +82,7 @@ def load_system(directory: Path) -> tuple[System, dict[str, Any]]:
 
 def compose_system(name: str, directories: Sequence[Path]) -> System:
     """A system made of the models in other directories; it has copies of their weights."""
-    return SYSTEMS[name].compose([load_system(directory)[0] for directory in directories])
+    return system_named(name).compose([load_system(directory)[0] for directory in directories])
 
 
 def fill(system: System, tensors: dict[str, torch.Tensor], where: str) -> None:
