@@ -184,7 +184,7 @@ def test_every_row_of_transitions_sums_to_one(shape: tuple) -> None:
             for before in range(1, int(last[b, i]) + 1):
                 free = torch.cat([wait.new_zeros(1), wait[b, i, before - 1 : -1]]).cumsum(0)
                 row = (free + write[b, i, before - 1 :]).exp()
-                assert float(row.sum()) == pytest.approx(1.0, abs=1e-12)
+                assert row.sum().item() == pytest.approx(1.0, abs=1e-12)
         assert sum(p for _, p, _ in paths(case.values(b))) == pytest.approx(1.0, abs=1e-12)
 
 
