@@ -13,6 +13,8 @@ from hmt.model.moments import Rows
 from hmt.model.transformer import Packing, SourceView
 from hmt.systems import build
 from hmt.systems.gma import GMA, Aligned, Gaussian, GMAConfig, gaussian_bias
+from hmt.systems.system import PassOutput, Plan, Read, Stream, Write
+from hmt.text.tokenizer import EOS
 
 
 class Stepping(Gaussian):
@@ -108,6 +110,18 @@ def test_streaming_is_the_training_pass(delta: float, seed: int) -> None:
     assert len({g for stream in streams for g in stream.reads}) > 4
     scores = system.score(batch, system.knobs(), reads_of(streams))
     torch.testing.assert_close(scores, gold)
+
+
+def test_the_first_layer_that_asks_is_served_first() -> None:
+    """What later layers ask for follows from source that the first has not seen yet."""
+    system = GMA(GMAConfig(DIMS))
+    plan = Plan([1], [3], [0], is_tentative=True)
+    told = [Aligned(torch.zeros(1, 1), torch.tensor([[n]]), torch.zeros(1)) for n in (2, 5, 9)]
+    output = PassOutput(torch.zeros(1, 16), torch.zeros(1, 16), [1], told, system.transformer)
+    assert system.decide([Stream(0, system.knobs(), read=3)], [plan], output) == [Read(5)]
+    assert system.decide([Stream(0, system.knobs(), read=9)], [plan], output) == [Write(0)]
+    ended = Stream(0, system.knobs(), read=3, source=[5, 6, EOS], is_finished=True)
+    assert system.decide([ended], [plan], output) == [Write(0)]
 
 
 def test_nothing_beyond_the_span_matters() -> None:
