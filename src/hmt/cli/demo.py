@@ -63,11 +63,10 @@ def demo(
     )
     _train(output)
     model = load(output / "model")
-    typer.echo(
-        "\nLive, one word after another; under each word what is written once it is heard:\n"
-    )
+    typer.echo("\nLive: under each word stands what is written as soon as it is heard.\n")
     for pair in toy.sentences(SHOWN, UNSEEN_SEED):
         _live(model, pair.source)
+        typer.echo()
     _measure(model)
 
 
@@ -109,15 +108,14 @@ def _live(model: "Model", source: tuple[str, ...]) -> None:
 
 def _page(columns: list[tuple[str, str]], width: int) -> str:
     """Two rows, source over target, broken where the terminal ends."""
-    lines = ["", ""]
-    page = ""
-    for column in columns:
-        size = max(map(len, column)) + 2
-        if len(lines[0]) + size > width:
-            page += "\n".join(lines) + "\n"
-            lines = ["", ""]
-        lines = [line + text.ljust(size) for line, text in zip(lines, column, strict=True)]
-    return f"{page}[dim]{lines[0]}[/dim]\n[bold]{lines[1]}[/bold]\n"
+    blocks = [("", "")]
+    for word, text in columns:
+        size = max(len(word), len(text)) + 2
+        if len(blocks[-1][0]) + size > width:
+            blocks.append(("", ""))
+        source, target = blocks[-1]
+        blocks[-1] = (source + word.ljust(size), target + text.ljust(size))
+    return "\n".join(f"[dim]{source}[/dim]\n[bold]{target}[/bold]" for source, target in blocks)
 
 
 def _measure(model: "Model") -> None:
