@@ -3,6 +3,7 @@
 simuleval --agent-class hmt.evaluation.simuleval.HMTAgent --model DIR --lower 3 --source ...
 """
 
+import importlib
 import json
 from argparse import ArgumentParser, Namespace
 from dataclasses import asdict, fields
@@ -16,10 +17,12 @@ from hmt.errors import UserError
 from hmt.streaming.engine import Engine
 from hmt.streaming.model import Model, load
 from hmt.systems import SYSTEMS, from_plain
-from hmt.text.words import WholeWords
+from hmt.text.words import EOS, SPECIALS, WholeWords
 
 # Keeps knobs apart from SimulEval's own options among the parsed arguments.
 _PREFIX = "knob_"
+# Calls after the end of the source; an agent that has not ended by then never does.
+PATIENCE = 1000
 
 
 class Interpreter:
@@ -95,17 +98,71 @@ def _plain(text: str) -> Any:
         return None if text.lower() == "none" else text
 
 
-@cache
-def _agent_class() -> type:
+def build_agent(name: str, arguments: list[str]) -> Any:
+    """An agent of any class, "package.module.Class", made as SimulEval makes it."""
+    options = _imported("simuleval.options")
+    module, _, attribute = name.rpartition(".")
     try:
-        from simuleval.agents import TextToTextAgent
-        from simuleval.agents.actions import Action, ReadAction, WriteAction
-        from simuleval.agents.states import AgentStates
+        kind = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise UserError(
+            f"There is no agent class {name} ({error}); name one as package.module.Class that "
+            "Python can import here."
+        ) from None
+    parser = options.general_parser()
+    options.add_evaluator_args(parser)
+    options.add_scorer_args(parser, arguments)
+    options.add_dataloader_args(parser, arguments)
+    kind.add_args(parser)
+    args = parser.parse_args(arguments)
+    agent = kind.from_args(args)
+    if (agent.source_type, agent.target_type) != ("text", "text"):
+        raise UserError(
+            f"{name} is an agent from {agent.source_type} to {agent.target_type}; only agents from "
+            "text to text can be audited."
+        )
+    agent.to(args.device)
+    return agent
+
+
+def answers(agent: Any, words: list[str]) -> list[str]:
+    """What an agent says to each word, as SimulEval would ask it; "</s>" where it ends."""
+    segments = _imported("simuleval.data.segments")
+    agent.reset()
+    found: list[str] = []
+    while not (found and found[-1].endswith(SPECIALS[EOS])):
+        n = len(found)
+        if n < len(words):
+            given = segments.TextSegment(index=n, content=words[n], finished=n == len(words) - 1)
+        elif n < len(words) + PATIENCE:
+            given = segments.EmptySegment(finished=True)
+        else:
+            raise UserError(
+                f"The agent did not end its translation within {PATIENCE} calls after the end of "
+                "the source; SimulEval would wait for ever."
+            )
+        answer = agent.pushpop(given)
+        text = "" if answer.is_empty else str(answer.content)
+        found.append(text + (SPECIALS[EOS] if answer.finished else ""))
+    agent.reset()
+    return found
+
+
+def _imported(module: str) -> Any:
+    try:
+        return importlib.import_module(module)
     except ModuleNotFoundError as error:
         raise UserError(
             f"SimulEval cannot be imported (no module {error.name}); install it with "
             "`pip install hmt[simuleval]`, best in an environment of its own."
         ) from None
+
+
+@cache
+def _agent_class() -> type:
+    _imported("simuleval.agents")
+    from simuleval.agents import TextToTextAgent, actions
+    from simuleval.agents.states import AgentStates
 
     class States(AgentStates):  # type: ignore[misc]
         """Of one sentence: what SimulEval tracks, and the translation in progress."""
@@ -131,7 +188,7 @@ def _agent_class() -> type:
         def build_states(self) -> Any:
             return States()
 
-        def policy(self, states: Any = None) -> Action:
+        def policy(self, states: Any = None) -> Any:
             """Take the words that came since last time; write those that are sure."""
             states = self.states if states is None else states
             if states.interpreter is None:
@@ -140,8 +197,8 @@ def _agent_class() -> type:
             new, states.given = states.source[states.given :], len(states.source)
             text = interpreter.push(" ".join(new), is_last=states.source_finished)
             if interpreter.has_ended or states.source_finished:
-                return WriteAction(text, finished=True)
-            return WriteAction(text, finished=False) if text else ReadAction()
+                return actions.WriteAction(text, finished=True)
+            return actions.WriteAction(text, finished=False) if text else actions.ReadAction()
 
         def to(self, device: str, *args: Any, fp16: bool = False, **kwargs: Any) -> None:
             self.device = device
