@@ -165,10 +165,10 @@ def _states(
 ) -> list[State]:
     """The states of target token i (from 0), from early to late; one of them is selected."""
     read, before = record.reads[i], record.reads[i - 1] if i else 0
-    # where no token ever had a choice, a confidence of one says nothing
-    has_choice = any(len(moments) > 1 for moments in record.moments)
     known: dict[int, float | None] = {}
-    if has_choice and record.confidences:
+    # where there never was a choice, confidences of one say nothing
+    had_choice = any(len(own) != 1 or own[0] != 1.0 for own in record.confidences)
+    if had_choice and record.moments:
         known.update(zip(record.moments[i], record.confidences[i], strict=False))
     known.setdefault(read, None)
     states = []
