@@ -10,6 +10,8 @@ import sys
 import time
 from dataclasses import MISSING, fields
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -199,6 +201,28 @@ def test_events_tell_the_text_and_what_was_read(hmt: Call) -> None:
         reads = [event["source_words"] for event in own]
         assert reads == sorted(reads) and all(0 < n <= end["source_words"] for n in reads)
         assert all(0 <= event["confidence"] <= 1 for event in own)
+
+
+def test_a_word_read_in_part_is_not_read() -> None:
+    from hmt.cli.translation import Events
+    from hmt.systems.system import Stream
+    from hmt.text.tokenizer import train_bpe
+
+    tokenizer = train_bpe(["unter schied"], 20, lowercase=False, tokenised=False)
+    first, second = tokenizer.encode("unter"), tokenizer.encode("schied")
+    assert len(second) > 1
+    ids, at = [*first, *second], len(first) + 1  # all is written after one piece of the second
+    stream = Stream(slot=0, knobs=None, source=ids, target=ids, reads=[at] * len(ids))
+    stream.states = [{at: 0.5}] * len(ids)
+    stream.log_probs = stream.arrived_at = stream.written_at = [0.0] * len(ids)
+    events = Events(
+        cast(Any, SimpleNamespace(source_tokenizer=tokenizer, target_tokenizer=tokenizer))
+    )
+    session = cast(Any, SimpleNamespace(stream=stream))
+    events.after(session, "", is_end=False)
+    told = events.after(session, "unter schied", is_end=False)
+    assert "".join(event["text"] for event in told) == "unter schied"
+    assert {(event["source_words"], event["confidence"]) for event in told} == {(1, 0.5)}
 
 
 def test_text_comes_out_while_the_sentence_is_still_going_in(world: Path) -> None:
