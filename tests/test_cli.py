@@ -208,7 +208,7 @@ def test_a_word_read_in_part_is_not_read() -> None:
     from hmt.systems.system import Stream
     from hmt.text.tokenizer import train_bpe
 
-    tokenizer = train_bpe(["unter schied"], 20, lowercase=False, tokenised=False)
+    tokenizer = train_bpe(["unter schied"], 23, lowercase=False, tokenised=False)
     first, second = tokenizer.encode("unter"), tokenizer.encode("schied")
     assert len(second) > 1
     ids, at = [*first, *second], len(first) + 1  # all is written after one piece of the second

@@ -78,7 +78,8 @@ class Events:
         events = list(self._writes(session.stream)) if text else []
         # where a session cut a very long sentence in two, its text is told in one piece
         if "".join(event["text"] for event in events) != text:
-            events = [self._event("write", text, self.given)]
+            nothing = {"confidence": None, "log_prob": None, "seconds": None}
+            events = [{**self._event("write", text, self.given), **nothing}]
         if is_end:
             events.append(self._event("end", self.text, self.given))
             self.sentence, self.given, self.text = self.sentence + 1, 0, ""
