@@ -50,6 +50,7 @@ def compare_curves(
     latency: str = "word.AL",
     at: float | None = None,
     tokenize: str = "13a",
+    seconds_per_word: float | None = None,
     resamples: int = RESAMPLES,
     seed: int = SEED,
 ) -> dict[str, Any]:
@@ -58,7 +59,10 @@ def compare_curves(
     Points are joined by lines, and compared at the latency `at`, or else on average over all
     latencies that both curves reach.
     """
-    points = [Sentences(each, tokenize=tokenize) for each in aligned([*first, *second])]
+    points = [
+        Sentences(each, tokenize=tokenize, seconds_per_word=seconds_per_word)
+        for each in aligned([*first, *second])
+    ]
     names = f"latency.{latency}", f"quality.{quality}"
     for name in names:
         if not all(name in point.statistics for point in points):

@@ -41,6 +41,8 @@ def latency_conventions(
             **shared,
         }
     found["word"] = _word(rows) | shared
+    if not tokens:
+        found["word"]["delay"] = "source words read, as the log gives them"
     if timed:
         found["word"]["computation_aware"] = _computation_aware(seconds_per_word)
     return found
@@ -61,6 +63,8 @@ def _word(rows: Sequence[Row]) -> Convention:
             "LAAL": longer,
             "YAAL": longer,
             "DAL": "written",
+            "ATD": "written, each word lasting as long as one source word",
+            "CW": "none",
         },
     }
 

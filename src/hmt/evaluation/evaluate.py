@@ -2,21 +2,23 @@
 
 output/evaluation.json          which model and which text; a resumed sweep must have the same
 output/scores.json              one point per setting
-output/lower=3,.../records.jsonl, instances.log, config.yaml
+output/lower=3,.../records.jsonl, instances.log, config.yaml, measured.json
+output/lower=3,.../records.partial.jsonl    of a point that was stopped; the next run goes on there
 """
 
 import dataclasses
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from hmt.errors import UserError
 from hmt.evaluation.logs import row_of, write_log, write_simuleval_config
-from hmt.evaluation.records import read_records, write_records
-from hmt.evaluation.scores import Point, add_point, read_points, score
+from hmt.evaluation.records import numbered_lines, read_records, write_records
+from hmt.evaluation.scores import STANDARD, Point, Scoring, add_point, read_points, score
 from hmt.streaming.model import Model
 from hmt.streaming.record import Record
 from hmt.systems.directory import unshared, write_atomically
@@ -62,22 +64,29 @@ def evaluate(
     settings: Iterable[dict[str, Any]] = ({},),
     *,
     batch: int = 64,
+    scoring: Scoring = STANDARD,
     progress: Progress = lambda stage, done, total: None,
 ) -> list[Point]:
-    """Measure every setting, those already done excepted; give their points in order."""
+    """Measure every setting, what is already done excepted; give the points in order."""
     knobs = list(dict.fromkeys(model.knobs(**chosen) for chosen in settings))
     _claim(output, model, test)
     points = []
     for n, chosen in enumerate(knobs):
-        name = ",".join(f"{key}={value}" for key, value in asdict(chosen).items()) or "default"
-        stage = f"{n + 1}/{len(knobs)}"
-        records = _finished(output / name / "records.jsonl", test)
+        folder = output / folder_name(asdict(chosen))
+        report = partial(progress, f"{n + 1}/{len(knobs)}")
+        records = _finished(folder / "records.jsonl", test)
         if records is None:
-            records = _translate(model, test, asdict(chosen), batch, stage, progress)
-            _keep(output / name, records)
-        progress(stage, len(records), len(test.sources))
-        points.append(_point(output / "scores.json", records, asdict(chosen)))
+            _note_batch(folder, batch)
+            records = _translate(model, test, asdict(chosen), batch, folder, report)
+            _keep(folder, records)
+        report(len(records), len(test.sources))
+        points.append(_point(output, records, asdict(chosen), scoring))
     return points
+
+
+def folder_name(settings: Mapping[str, Any]) -> str:
+    """The folder of a setting inside the output directory."""
+    return ",".join(f"{key}={value}" for key, value in settings.items()) or "default"
 
 
 def fingerprint(model: Model) -> str:
@@ -104,11 +113,18 @@ def _claim(output: Path, model: Model, test: ParallelText) -> None:
         earlier = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         earlier = None
-    if earlier != claim:
+    if isinstance(earlier, dict) and earlier.keys() == claim.keys() and not _is_begun(output):
+        write_atomically(path, (json.dumps(claim, indent=1) + "\n").encode())
+    elif earlier != claim:
         raise UserError(
             f"{output} holds something else or results of another model or other text, and was "
             "left as it is; name another output directory or remove it."
         )
+
+
+def _is_begun(output: Path) -> bool:
+    """Whether anything was measured: a run may have stopped at its first, too long sentence."""
+    return any(path.stat().st_size for path in output.glob("*/records*"))
 
 
 def _finished(path: Path, test: ParallelText) -> Sequence[Record] | None:
@@ -124,33 +140,83 @@ def _translate(
     test: ParallelText,
     knobs: dict[str, Any],
     batch: int,
-    stage: str,
-    progress: Progress,
+    folder: Path,
+    report: Callable[[int, int], None],
 ) -> list[Record]:
-    records: list[Record] = []
-    for n, record in model.translate_each(test.sources, batch, **knobs):
-        reference = test.references[n] if test.references is not None else None
-        records.append(dataclasses.replace(record, reference=reference))
-        progress(stage, len(records), len(test.sources))
-    return sorted(records, key=lambda record: record.index)
+    """Records in order. Each is on disk at once; those of a run that was stopped are kept."""
+    path = folder / "records.partial.jsonl"
+    records = {r.index: r for r in _unbroken(path) if r.source == test.sources[r.index]}
+    left = [n for n in range(len(test.sources)) if n not in records]
+    _replace_records(path, list(records.values()))
+    with path.open("a", encoding="utf-8") as file:
+        for place, record in model.translate_each([test.sources[n] for n in left], batch, **knobs):
+            n = left[place]
+            reference = test.references[n] if test.references is not None else None
+            records[n] = dataclasses.replace(record, index=n, reference=reference)
+            file.write(records[n].to_json() + "\n")
+            file.flush()
+            report(len(records), len(test.sources))
+    return [records[n] for n in sorted(records)]
+
+
+def _unbroken(path: Path) -> Iterator[Record]:
+    """Records up to the first line that a sudden end cut off."""
+    if path.exists():
+        for _, line in numbered_lines(path):
+            try:
+                yield Record.from_json(line)
+            except UserError:
+                return
+
+
+def _note_batch(folder: Path, batch: int) -> None:
+    """Keep how many sentences ran side by side, which is what their clock times mean."""
+    folder.mkdir(exist_ok=True)
+    most = max(batch, _batch(folder) or 1)
+    write_atomically(folder / "measured.json", (json.dumps({"batch": most}) + "\n").encode())
+
+
+def _batch(folder: Path) -> int | None:
+    try:
+        found = json.loads((folder / "measured.json").read_text(encoding="utf-8"))["batch"]
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+    return found if isinstance(found, int) else None
 
 
 def _keep(folder: Path, records: Sequence[Record]) -> None:
     """Write records last and in one step: where they stand, the point is done."""
-    folder.mkdir(exist_ok=True)
     write_log(folder / "instances.log", map(row_of, records))
     write_simuleval_config(folder)
-    draft = folder / "records.jsonl.part"
+    _replace_records(folder / "records.jsonl", records)
+    (folder / "records.partial.jsonl").unlink()
+
+
+def _replace_records(path: Path, records: Sequence[Record]) -> None:
+    draft = Path(f"{path}.part")
     write_records(draft, records)
-    draft.replace(folder / "records.jsonl")
+    draft.replace(path)
 
 
-def _point(path: Path, records: Sequence[Record], settings: dict[str, Any]) -> Point:
-    """Score a setting, unless scores.json has it."""
-    plain = json.loads(json.dumps(settings))
+def _point(
+    output: Path, records: Sequence[Record], settings: dict[str, Any], scoring: Scoring
+) -> Point:
+    """Score a setting, unless scores.json has it, scored in the same way."""
+    path = output / "scores.json"
+    plain, asked = json.loads(json.dumps([settings, asdict(scoring)]))
     for point in read_points(path):
-        if point["settings"] == plain and point.get("sentences") == len(records):
+        if (
+            point["settings"] == plain
+            and point.get("scoring") == asked
+            and point.get("sentences") == len(records)
+        ):
             return point
-    point = score(records, settings=settings)
+    point = score(records, settings=settings, **asdict(scoring))
+    word = point["conventions"]["latency"]["word"]
+    if "computation_aware" in word:
+        batch = _batch(output / folder_name(settings))
+        word["computation_aware"] += (
+            f"; times taken with {batch or 'an unknown number of'} sentences side by side"
+        )
     add_point(path, point)
     return point

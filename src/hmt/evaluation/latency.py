@@ -92,7 +92,7 @@ def checked_reads(reads: Sequence[int], source_length: int, *, clip: bool = Fals
         if not clip:
             raise UserError(
                 f"a read of {values[-1]} is past the end of a source of length {source_length}; "
-                "correct the reads, or ask for clipping."
+                "correct the reads, or ask for clipping (--clip)."
             )
         values = [min(read, source_length) for read in values]
     return values

@@ -1,6 +1,8 @@
 """Translation quality: sacreBLEU's scores with their signatures, and the export for COMET."""
 
 import json
+import re
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -25,8 +27,9 @@ def scorers(tokenize: str = "13a") -> dict[str, BLEU | CHRF]:
     try:
         # force only stops sacreBLEU's advice on text that looks tokenised
         bleu = BLEU(tokenize=tokenize, force=True)
-    except (ImportError, RuntimeError) as error:
-        raise UserError(f"the BLEU tokenizer {tokenize!r} cannot be used: {error}") from None
+    except (ImportError, RuntimeError, OSError) as error:
+        reason = " ".join(str(error).split()).rstrip(".")
+        raise UserError(f"the BLEU tokenizer {tokenize!r} cannot be used: {reason}.") from None
     papers = BLEU(tokenize="none", lowercase=True, force=True)
     return {"bleu": bleu, "chrf": CHRF(), "bleu_tokenised_lc": papers}
 
@@ -45,6 +48,14 @@ def quality(
         statistics[name] = _statistic(metric, predictions, references)
         signatures[name] = str(metric.get_signature())
     return statistics, signatures
+
+
+def lacks_spaces(references: Sequence[str]) -> bool:
+    """Whether most letters are of a script that writes no spaces, of which 13a makes one word."""
+    text = "".join(references)
+    # kana, Han, Thai, Lao, Burmese, Khmer
+    dense = re.findall(r"[\u3040-\u30ff\u3400-\u9fff\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]", text)
+    return 2 * len(dense) > sum(map(str.isalpha, text))
 
 
 def _statistic(
@@ -74,10 +85,13 @@ def export_comet(directory: str | Path, rows: Sequence[Row], model: str = COMET_
         # one line each, whatever stands inside
         examples.append({key: " ".join(text.split()) for key, text in texts.items()})
     folder = Path(directory)
+    folder.mkdir(parents=True, exist_ok=True)
     for key in ("src", "mt", "ref"):
         lines = "".join(example[key] + "\n" for example in examples)
         (folder / f"comet.{key}").write_text(lines, encoding="utf-8")
     lines = "".join(json.dumps(example, ensure_ascii=False) + "\n" for example in examples)
     (folder / "comet.jsonl").write_text(lines, encoding="utf-8")
-    source, output, reference = (folder / f"comet.{key}" for key in ("src", "mt", "ref"))
-    return f"comet-score -s {source} -t {output} -r {reference} --model {model}"
+    source, output, reference = (str(folder / f"comet.{key}") for key in ("src", "mt", "ref"))
+    return shlex.join(
+        ["comet-score", "-s", source, "-t", output, "-r", reference, "--model", model]
+    )

@@ -4,6 +4,7 @@ import json
 import math
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,19 @@ FORMAT = 1
 
 Point = dict[str, Any]
 PerSentence = list[dict[str, float | None] | None]
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """What was asked of the scorer; every point carries it, so that it can be scored again."""
+
+    tokenize: str = "13a"
+    seconds_per_word: float | None = None
+    resamples: int = RESAMPLES
+    seed: int = SEED
+
+
+STANDARD = Scoring()
 
 
 def token_latency(records: Sequence[Record]) -> PerSentence:
@@ -133,6 +147,7 @@ def score(
         "skipped": {name: _skipped(found) for name, found in scored.latency.items()},
         "intervals": None,
         "signatures": scored.signatures,
+        "scoring": asdict(Scoring(tokenize, seconds_per_word, resamples, seed)),
         "conventions": {
             "quality": quality_conventions(tokenize),
             "latency": latency_conventions(
