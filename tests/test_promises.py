@@ -25,6 +25,13 @@ def test_commands_of_the_readme_exist_with_their_options(line: str, hmt: Call) -
         assert option in manual.out, f"{option} is not in the manual of {command}"
 
 
+def test_settings_of_the_readme_exist() -> None:
+    from hmt.training.recipe import Training
+
+    settings = re.findall(r"--set training\.(\w+)=", README)
+    assert settings and set(settings) <= set(Training.__dataclass_fields__)
+
+
 def test_make_targets_of_the_readme_exist() -> None:
     makefile = (ROOT / "Makefile").read_text()
     targets = set(re.findall(r"^make (\w+)", README, re.MULTILINE))
