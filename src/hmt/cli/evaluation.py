@@ -2,8 +2,9 @@
 
 import json
 import logging
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -11,8 +12,18 @@ from hmt.cli import knobs
 from hmt.cli.app import app
 from hmt.cli.loading import DEVICE, open_model
 from hmt.cli.progress import bars
+from hmt.cli.score_table import score_table
+from hmt.cli.scoring import SECONDS_PER_WORD, TOKENIZE_HELP, checked_scoring
+from hmt.errors import UserError
+
+if TYPE_CHECKING:
+    from hmt.evaluation.scores import Point
+    from hmt.evaluation.translations import Translations
 
 logger = logging.getLogger(__name__)
+
+LOG_ONLY = ("unit", "clip")
+MODEL_ONLY = ("model", "source", "target", "batch", "device")
 
 
 @app.command(
@@ -21,40 +32,114 @@ logger = logging.getLogger(__name__)
 )
 def evaluate(
     context: typer.Context,
-    model: Path = typer.Argument(..., help="A model directory."),
-    source: Path = typer.Option(..., help="Sentences to translate, one per line."),
+    model: Path | None = typer.Argument(None, help="A model directory; none with --log."),
+    source: Path | None = typer.Option(None, help="Sentences to translate, one per line."),
     target: Path | None = typer.Option(None, help="Their references; without, only latency."),
-    output: Path = typer.Option(..., help="Directory for records, logs and scores.json."),
-    batch: int = typer.Option(64, min=1, help="Sentences translated side by side."),
+    output: Path | None = typer.Option(None, help="Directory for records, logs and scores.json."),
+    log: Path | None = typer.Option(
+        None, help="Score this instances.log (SimulEval's or any tool's) or records.jsonl instead."
+    ),
+    unit: str | None = typer.Option(
+        None, help="What the log counts: word, space or char; found out if not given."
+    ),
+    clip: bool = typer.Option(
+        False, "--clip", help="Delays of the log past the source's end count as its length."
+    ),
+    tokenize: str = typer.Option("13a", help=TOKENIZE_HELP),
+    resamples: int = typer.Option(1000, min=0, help="Resamples behind intervals; 0: no intervals."),
+    seconds_per_word: float | None = SECONDS_PER_WORD,
+    comet: Path | None = typer.Option(None, help="Write COMET's input files to this directory."),
+    batch: int | None = typer.Option(
+        None, min=1, help="Sentences side by side: 64, with --seconds-per-word 1."
+    ),
     device: str = DEVICE,
 ) -> None:
     """Translate a test set as if it arrived word by word; measure quality and latency.
 
-    A sweep that was stopped goes on by the same command.
+    What was stopped goes on by the same command. With --log nothing is translated.
     """
-    from hmt.evaluation.evaluate import evaluate as run
-    from hmt.evaluation.evaluate import read_parallel
+    from hmt.evaluation import evaluate as corpus
+    from hmt.evaluation.translations import read_point, score_log
 
+    scoring = checked_scoring(tokenize, seconds_per_word, resamples)
+    _refuse(context, LOG_ONLY if log is None else MODEL_ONLY, is_log=log is not None)
+    if log is not None:
+        point, sentences = score_log(log, output, scoring, unit=unit, clip=clip)
+        _report([point], [sentences], output, comet)
+        return
+    if model is None or source is None or output is None:
+        raise UserError(
+            "Give a model directory with --source and --output, or an instances.log with --log."
+        )
+    if comet is not None and target is None:
+        raise UserError("COMET needs references; give them with --target.")
     loaded = open_model(model, device)
     settings = list(knobs.sweep(knobs.given(context), loaded.system.Knobs, loaded.system.name))
-    text = read_parallel(source, target)
+    text = corpus.read_parallel(source, target)
+    batch = batch or (64 if seconds_per_word is None else 1)
     with bars() as progress:
-        points = run(loaded, text, output, settings, batch=batch, progress=progress)
-    for point in points:
-        typer.echo(_line(point))
-    logger.info("Scores: %s", output / "scores.json")
+        points = corpus.evaluate(
+            loaded, text, output, settings, batch=batch, scoring=scoring, progress=progress
+        )
+    _report(points, [read_point(output, point) for point in points], output, comet)
 
 
-def _line(point: dict[str, Any]) -> str:
-    settings = " ".join(f"{name}={value}" for name, value in point["settings"].items())
-    figures = {
-        **{name: point["quality"][name] for name in ("bleu", "chrf")},
-        "AL": point["latency"]["token"]["AL"],
-        "AL(words)": point["latency"]["word"]["AL"],
-        "AP": point["latency"]["token"]["AP"],
-    }
-    shown = "  ".join(f"{name} {v:.2f}" for name, v in figures.items() if v is not None)
-    return f"{settings}  {shown}"
+def _refuse(context: typer.Context, names: Sequence[str], *, is_log: bool) -> None:
+    """Tell of options that would have no effect."""
+    given = [name for name in names if context.params.get(name) not in (None, False, "cpu")]
+    if is_log:
+        given += knobs.given(context)
+    if given:
+        option = "a model" if given[0] == "model" else f"--{given[0].replace('_', '-')}"
+        raise UserError(
+            f"With --log nothing is translated; leave out {option}."
+            if is_log
+            else f"The option {option} is for logs; name one with --log or leave it out."
+        )
+
+
+def _report(
+    points: "Sequence[Point]",
+    translations: "Sequence[Translations]",
+    output: Path | None,
+    comet: Path | None,
+) -> None:
+    """Show the table and the commands for COMET, and warn of numbers that mislead."""
+    from hmt.evaluation.quality import lacks_spaces
+
+    commands = _export(comet, points, translations) if comet is not None else []
+    typer.echo(score_table(points) + "".join(f"{command}\n" for command in commands), nl=False)
+    references = [s.reference for s in translations[0] if s.reference is not None]
+    if points[0]["scoring"]["tokenize"] == "13a" and lacks_spaces(references):
+        logger.warning(
+            "The references are written without spaces, of which BLEU's tokenizer 13a makes single "
+            "words; use --tokenize zh, ja-mecab or char."
+        )
+    clocks = [p["conventions"]["latency"]["word"].get("computation_aware", "") for p in points]
+    if any("side by side" in clock for clock in clocks):
+        logger.warning(
+            "Sentences ran side by side, so each clock also counts its neighbours' work; for _CA "
+            "numbers that compare use --batch 1 and a new --output."
+        )
+    if output is not None:
+        logger.info("Scores: %s", output / "scores.json")
+
+
+def _export(
+    comet: Path, points: "Sequence[Point]", translations: "Sequence[Translations]"
+) -> list[str]:
+    """Write COMET's files, for a curve in a folder per point; give the commands to run it."""
+    from hmt.evaluation.evaluate import folder_name
+    from hmt.evaluation.logs import row_of
+    from hmt.evaluation.quality import export_comet
+    from hmt.streaming.record import Record
+
+    commands = []
+    for point, sentences in zip(points, translations, strict=True):
+        folder = comet / folder_name(point["settings"]) if len(points) > 1 else comet
+        rows = [row_of(s) if isinstance(s, Record) else s for s in sentences]
+        commands.append(export_comet(folder, rows))
+    return commands
 
 
 @app.command(cls=knobs.KnobCommand, epilog=knobs.HELP)

@@ -212,11 +212,18 @@ def _point(
         ):
             return point
     point = score(records, settings=settings, **asdict(scoring))
-    word = point["conventions"]["latency"]["word"]
-    if "computation_aware" in word:
-        batch = _batch(output / folder_name(settings))
-        word["computation_aware"] += (
-            f"; times taken with {batch or 'an unknown number of'} sentences side by side"
-        )
+    note_clock(point, output / folder_name(settings))
     add_point(path, point)
     return point
+
+
+def note_clock(point: Point, folder: Path) -> None:
+    """Say beside computation-aware latency how the records of this folder were timed."""
+    word = point["conventions"]["latency"]["word"]
+    if "computation_aware" in word:
+        batch = _batch(folder)
+        word["computation_aware"] += "; times taken " + (
+            "one sentence at a time"
+            if batch == 1
+            else f"with {batch or 'an unknown number of'} sentences side by side"
+        )

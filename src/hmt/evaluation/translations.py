@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hmt.errors import UserError
-from hmt.evaluation.evaluate import folder_name
+from hmt.evaluation.evaluate import folder_name, note_clock
 from hmt.evaluation.logs import Row, read_log
 from hmt.evaluation.records import numbered_lines, read_records
 from hmt.evaluation.scores import STANDARD, Point, Scoring, add_point, read_points, score
@@ -46,14 +46,12 @@ def read_curve(path: Path) -> tuple[list[Translations], list[dict[str, Any]]]:
     points = read_points(path / "scores.json") if path.is_dir() else []
     if not points:
         return [read_translations(path)], [{}]
-    scorings = [point.get("scoring") or {} for point in points]
-    return [
-        _read_point(path, point["settings"], scoring)
-        for point, scoring in zip(points, scorings, strict=True)
-    ], scorings
+    return [read_point(path, point) for point in points], [p.get("scoring") or {} for p in points]
 
 
-def _read_point(folder: Path, settings: dict[str, Any], scoring: dict[str, Any]) -> Translations:
+def read_point(folder: Path, point: Point) -> Translations:
+    """The translations behind a point of this folder's scores.json."""
+    settings, scoring = point["settings"], point.get("scoring") or {}
     if "log" not in settings:
         return read_translations(folder / folder_name(settings))
     place = folder / str(settings["log"])
@@ -76,6 +74,7 @@ def score_log(
         raise UserError(
             f"{output} holds results of a model; name another directory for the scores of a log."
         )
+    log = _file_in(log) if log.is_dir() else log
     sentences = read_translations(log, unit=unit, clip=clip)
     if scoring.seconds_per_word is not None and not _are_records(sentences):
         raise UserError(
@@ -84,6 +83,8 @@ def score_log(
         )
     place = log if output is None else Path(os.path.relpath(log, output))
     point = score(sentences, settings={"log": place.as_posix()}, **asdict(scoring))
+    if _are_records(sentences):
+        note_clock(point, log.parent)
     first = sentences[0]
     point["scoring"] |= {"unit": first.unit if isinstance(first, Row) else "word", "clip": clip}
     if clip:
