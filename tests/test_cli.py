@@ -270,5 +270,5 @@ def test_the_demo_needs_nothing(tmp_path: Path, hmt: Call, monkeypatch: pytest.M
     from hmt.cli import demo
 
     monkeypatch.setattr(demo, "RECIPE", demo.RECIPE.replace("updates = 300", "updates = 2"))
-    answer = hmt("demo", "--output", str(tmp_path / "demo"))
+    answer = hmt("demo", "--learn", "--output", str(tmp_path / "demo"))
     assert answer.code == 0 and "On 200 unseen sentences: BLEU" in answer.out

@@ -1,8 +1,7 @@
-"""`hmt demo`: a very small model learns an invented language, then translates it live."""
+"""`hmt demo`: German becomes English live; or a small model learns an invented language first."""
 
 import logging
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,11 +12,18 @@ from hmt.cli.app import app
 from hmt.cli.training import bar
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from hmt.streaming.model import Model
 
 logger = logging.getLogger(__name__)
 
-WORDS_PER_SECOND = 2.5  # unhurried speech
+GERMAN = (
+    "Ich habe gestern keine Zeit gehabt, weil ich arbeiten musste.",
+    "Meine Schwester hat den ganzen Abend mit ihren Freunden gespielt.",
+    "Kannst du mir bitte sagen, wo der Bahnhof ist?",
+    "Wenn es morgen regnet, bleiben wir zu Hause.",
+)
 SHOWN = 5
 UNSEEN_SEED = 4
 
@@ -52,21 +58,51 @@ threads = 1  # a network this small gains nothing from more
 
 @app.command()
 def demo(
-    output: Path = typer.Option(Path("demo"), help="Directory for the data and the model."),
+    is_fast: bool = typer.Option(False, "--fast", help="Do not wait between words."),
+    lower: int | None = typer.Option(None, help="Tokens to hear before writing: the dial."),
+    learns: bool = typer.Option(
+        False, "--learn", help="Train on an invented language for a minute, then translate it."
+    ),
+    output: Path = typer.Option(Path("demo"), help="With --learn: directory for data and model."),
 ) -> None:
-    """Learn an invented language in about a minute and translate it live. Needs nothing else."""
+    """Translate German live with the model that ships, then whatever you type."""
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    if learns:
+        _learn(output, console, is_fast)
+        return
+    from hmt.cli.stage import listen, play
     from hmt.streaming.model import load
 
-    typer.echo(
+    session = load().session(**({} if lower is None else {"lower": lower}))
+    console.print(
+        "German, word by word; below each word what the model wrote once it had heard it.\n"
+        "Bright words are sure ones. Nothing that is written is ever taken back.\n"
+    )
+    for line in GERMAN:
+        play(session, line.split(), console, is_fast)
+        console.print()
+    if sys.stdin.isatty() and console.is_terminal:
+        console.print("Now you: type German, word by word. Enter ends a sentence, Ctrl-D leaves.\n")
+        listen(session, console)
+
+
+def _learn(output: Path, console: "Console", is_fast: bool) -> None:
+    """Train a very small model, show it at work, and measure it."""
+    from hmt.cli.stage import play
+    from hmt.streaming.model import load
+
+    console.print(
         "An invented language: adjectives follow their nouns, and after a word of time the verb "
         "comes last.\nA very small model learns when it has heard enough to write each word.\n"
     )
     _train(output)
     model = load(output / "model")
-    typer.echo("\nLive: under each word stands what is written as soon as it is heard.\n")
+    console.print("\nLive: under each word stands what is written as soon as it is heard.\n")
     for pair in toy.sentences(SHOWN, UNSEEN_SEED):
-        _live(model, pair.source)
-        typer.echo()
+        play(model.session(), pair.source, console, is_fast)
+        console.print()
     _measure(model)
 
 
@@ -85,37 +121,6 @@ def _train(output: Path) -> None:
     recipe.write_text(RECIPE.format(output=output.as_posix()), encoding="utf-8")
     with bar(sys.stderr.isatty()) as report:
         train(load_recipe(recipe), validate=streamed, report=report)
-
-
-def _live(model: "Model", source: tuple[str, ...]) -> None:
-    """Show one sentence while it is spoken: on a terminal at the pace of speech."""
-    from rich.console import Console
-    from rich.live import Live
-
-    console = Console(highlight=False)
-    session = model.session()
-    columns: list[tuple[str, str]] = []
-    pause = 1 / WORDS_PER_SECOND if console.is_terminal else 0.0
-    with Live(console=console, auto_refresh=False) as live:
-        for word in source:
-            columns.append((word, session.push(word).strip()))
-            live.update(_page(columns, console.width), refresh=True)
-            time.sleep(pause)
-        word, text = columns[-1]
-        columns[-1] = (word, f"{text} {session.finish().strip()}".strip())
-        live.update(_page(columns, console.width), refresh=True)
-
-
-def _page(columns: list[tuple[str, str]], width: int) -> str:
-    """Two rows, source over target, broken where the terminal ends."""
-    blocks = [("", "")]
-    for word, text in columns:
-        size = max(len(word), len(text)) + 2
-        if len(blocks[-1][0]) + size > width:
-            blocks.append(("", ""))
-        source, target = blocks[-1]
-        blocks[-1] = (source + word.ljust(size), target + text.ljust(size))
-    return "\n".join(f"[dim]{source}[/dim]\n[bold]{target}[/bold]" for source, target in blocks)
 
 
 def _measure(model: "Model") -> None:
