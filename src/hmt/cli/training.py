@@ -50,11 +50,12 @@ def average(
     models: list[Path] = typer.Argument(..., help="The directory of a run, or several models."),
     output: Path = typer.Option(..., help="Model directory to make."),
     last: int = typer.Option(5, min=1, help="Snapshots of the run, counted from its end."),
+    is_half: bool = typer.Option(False, "--half", help="Store in half precision, to ship it."),
 ) -> None:
     """Average the last snapshots of a run, or several models of one kind."""
     from hmt.training.averaging import average_models
 
-    averaged = average_models(models, output, last)
+    averaged = average_models(models, output, last, is_half)
     logger.info("Average of %d: %s", len(averaged), output)
 
 

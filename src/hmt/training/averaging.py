@@ -24,8 +24,13 @@ echo "words to translate" | hmt translate {name}
 """
 
 
-def average_models(paths: Sequence[Path], output: Path, last: int) -> list[Path]:
-    """Average a run's last snapshots, or several model directories; give what was averaged."""
+def average_models(
+    paths: Sequence[Path], output: Path, last: int, is_half: bool = False
+) -> list[Path]:
+    """Average a run's last snapshots, or several model directories; give what was averaged.
+
+    In half precision the file is half as large; models compute in single precision all the same.
+    """
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise UserError(f"{output} already exists; name a new directory for the average.")
     configs = [read_config(path) for path in paths]
@@ -35,6 +40,8 @@ def average_models(paths: Sequence[Path], output: Path, last: int) -> list[Path]
             raise UserError(f"{path} is another model than {paths[0]}: average models of one run.")
     averaged = _snapshots(paths[0], last) if len(paths) == 1 else [path / WEIGHTS for path in paths]
     tensors = checkpoint.average(averaged)
+    if is_half:
+        tensors = {name: tensor.half() for name, tensor in tensors.items()}
     config = configs[0]
     # proves that the weights belong to the configuration before anything is written
     fill(build(config["system"], config["config"]), tensors, str(paths[0]))

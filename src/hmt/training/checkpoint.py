@@ -5,6 +5,7 @@ is either the old one or the new one.  Nothing is read by executing a pickle.
 """
 
 import fcntl
+import json
 import os
 import shutil
 import zipfile
@@ -170,10 +171,13 @@ def take_over(system: System, tensors: Tensors) -> tuple[list[str], list[str]]:
 
 
 def write_weights(path: Path, tensors: Tensors, told: dict[str, str]) -> None:
-    """Write a .safetensors file; `told` goes into its header."""
+    """Write a .safetensors file; `told` goes into its header, as one entry.
+
+    Of several entries the order in the file is random, and equal weights would not be equal files.
+    """
     ready = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     with replacing(path) as temporary:
-        save_file(ready, temporary, metadata=told)
+        save_file(ready, temporary, metadata={"hmt": json.dumps(told, sort_keys=True)})
 
 
 def read_weights(path: Path) -> Tensors:

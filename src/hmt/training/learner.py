@@ -49,6 +49,13 @@ def build_system(model: Model, data: RunData) -> System:
                 f"model.config.dims.{key} = {dims[key]}, but the tokenizer of the data has {size} "
                 "symbols: leave it out of the recipe."
             )
+    # Two vocabularies have nothing to share, also if they happen to be of one size.
+    is_joint = data.tokenizers[0] is data.tokenizers[1]
+    if dims.setdefault("share_embeddings", is_joint) and not is_joint:
+        raise UserError(
+            "model.config.dims.share_embeddings = true, but the data has a vocabulary for each "
+            "side: leave it out of the recipe, or prepare with a joint vocabulary."
+        )
     system = build(model.system, {**model.config, "dims": dims})
     system.knobs(**model.knobs)  # a wrong setting should not wait for the end of training
     return system
