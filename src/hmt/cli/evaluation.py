@@ -81,7 +81,8 @@ def evaluate(
         points = corpus.evaluate(
             loaded, text, output, settings, batch=batch, scoring=scoring, progress=progress
         )
-    _report(points, [read_point(output, point) for point in points], output, comet)
+    needed = points if comet is not None else points[:1]
+    _report(points, [read_point(output, point) for point in needed], output, comet)
 
 
 def _refuse(context: typer.Context, names: Sequence[str], *, is_log: bool) -> None:
