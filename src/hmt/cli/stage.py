@@ -35,24 +35,27 @@ class Sentence:
     session: "Session"
     columns: list[Column] = field(default_factory=list)
     typed: str = ""  # a word that is not complete yet
+    open_word: str = ""  # written, but pieces may still be joined to it: shown when it is whole
 
     def hear(self, word: str) -> None:
         """Push a word and put what it brought out under it."""
-        self.columns.append(Column(word, *self._shown(self.session.push(word))))
+        self.open_word += self.session.push(word)
+        border = max(self.open_word.rfind(" "), 0)
+        whole, self.open_word = self.open_word[:border], self.open_word[border:]
+        self.columns.append(Column(word, whole.strip(), self._confidence()))
 
     def end(self) -> None:
         """Finish; the rest stands under a full stop of its own."""
         if self.columns:
-            text, confidence = self._shown(self.session.finish())
-            if text:
-                self.columns.append(Column("", text, confidence))
+            rest = (self.open_word + self.session.finish()).strip()
+            self.open_word = ""
+            if rest:
+                self.columns.append(Column("", rest, self._confidence()))
 
-    def _shown(self, text: str) -> tuple[str, float]:
-        sure = 1.0
-        if text.strip():
-            stream = self.session.stream
-            sure = stream.states[len(stream.target) - 1].get(stream.reads[-1], 1.0)
-        return text.strip(), sure
+    def _confidence(self) -> float:
+        """How sure the model was of the moment of its last write."""
+        stream = self.session.stream
+        return stream.states[len(stream.target) - 1][stream.reads[-1]] if stream.reads else 1.0
 
     def page(self, width: int) -> Group:
         """Rows of two lines, source over target, broken where the terminal ends."""
