@@ -48,6 +48,17 @@ def test_every_command_has_help(hmt: Call) -> None:
     assert "--source-dict" in hmt("convert", "fairseq", "--help").out
 
 
+def test_help_names_the_knobs_of_every_system(hmt: Call) -> None:
+    from hmt.systems import SYSTEMS
+
+    for command in ("translate", "evaluate", "score", "explain", "audit"):
+        lines = hmt(command, "--help").out.partition("Knobs by system:")[2].splitlines()
+        told = {words[0]: words[1:] for words in map(str.split, filter(None, lines))}
+        for name, system in SYSTEMS.items():
+            knobs = ["--" + f.name.replace("_", "-") for f in fields(system.Knobs)]
+            assert [word.rstrip(",") for word in told[name]] == (knobs or ["none"])
+
+
 def test_version_and_no_arguments(hmt: Call) -> None:
     assert hmt("--version").out == "hmt 0.1.0\n"
     assert hmt().out == hmt("--help").out

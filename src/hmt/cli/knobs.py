@@ -20,8 +20,8 @@ from hmt.errors import UserError
 
 _META = "hmt.knobs"
 HELP = (
-    "The knobs of the model's system are options too, for example --lower 3 --states 6 "
-    "--threshold 0.5 --attention multiple --policy confidence; `hmt info MODEL` lists them."
+    "The knobs of the model's system are options too, as in --lower 3; `hmt info MODEL` says their "
+    "values and docs/systems.md what they mean."
 )
 
 
@@ -34,6 +34,14 @@ class KnobCommand(TyperCommand):
         rest, knobs = _split(args, known | set(ctx.help_option_names))
         ctx.meta[_META] = knobs
         return super().parse_args(ctx, rest)
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """List the knobs of every system below the options."""
+        from hmt.systems import SYSTEMS
+
+        super().format_epilog(ctx, formatter)
+        with formatter.section("Knobs by system"):
+            formatter.write_dl([(name, _options(kind.Knobs)) for name, kind in SYSTEMS.items()])
 
 
 def given(context: typer.Context) -> dict[str, str]:
@@ -55,6 +63,11 @@ def sweep(knobs: dict[str, str], kind: type, system: str) -> Iterator[dict[str, 
     ]
     for values in itertools.product(*lists):
         yield dict(zip(knobs, values, strict=True))
+
+
+def _options(kind: type) -> str:
+    """Name the knobs of a system as options."""
+    return ", ".join("--" + field.name.replace("_", "-") for field in fields(kind)) or "none"
 
 
 def _split(args: list[str], known: set[str]) -> tuple[list[str], dict[str, str]]:
@@ -81,10 +94,9 @@ def _read(name: str, text: str, kind: type, system: str) -> Any:
     types = typing.get_type_hints(kind)
     names = [field.name for field in fields(kind)]
     if name not in names:
-        allowed = ", ".join("--" + n.replace("_", "-") for n in names) or "none"
         raise UserError(
             f"There is no option --{name.replace('_', '-')} for a model of the system {system}; "
-            f"its knobs are: {allowed}."
+            f"its knobs are: {_options(kind)}."
         )
     try:
         return _value(text.strip(), types[name])
