@@ -301,7 +301,9 @@ def test_missing_empty_and_damaged_files_are_named(made: Made, tmp_path: Path) -
 
 
 def test_a_corpus_of_which_nothing_is_left_is_an_error(made: Made) -> None:
-    fails(made("\n \n", "\n\n"), "no words")
+    fails(made("\n \n", "\n\n"), r"de and .*en: .* no words")
+    fails(made("\n \n", "a\nb\n", vocabulary="bpe"), r"de: .* no words")
+    fails(made("a\nb\n", "\n\n", vocabulary="words", min_count=1), r"en: .* no word")
     fails(made("a\n\n", "\nb\n"), "of 2, 2 are empty")
     fails(made(max_tokens=1), "3 too long")
 

@@ -8,7 +8,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
@@ -141,7 +141,7 @@ def _check(settings: Prepare) -> None:
             "leave these options out."
         )
     for name in ("size", "min_count", "max_tokens", "max_ratio", "vocabulary_lines", "workers"):
-        if getattr(settings, name) < 1:
+        if not getattr(settings, name) >= 1:
             raise UserError(f"{name} is {getattr(settings, name)}; give 1 or more.")
 
 
@@ -236,9 +236,10 @@ def _make_tokenizers(
     total = min(2 * pair[0].lines, settings.vocabulary_lines)
     if settings.vocabulary == "joint-bpe":
         both = Sample(pair, total, counted)
-        joint = train_bpe(
-            both, settings.size, lowercase=settings.lowercase, tokenised=settings.tokenised
-        )
+        with _naming(*pair):
+            joint = train_bpe(
+                both, settings.size, lowercase=settings.lowercase, tokenised=settings.tokenised
+            )
         return (joint, joint), both.lines
 
     def learn(file: TextFile) -> tuple[Tokenizer, int]:
@@ -251,8 +252,22 @@ def _make_tokenizers(
             some, settings.size, lowercase=settings.lowercase, tokenised=settings.tokenised
         ), some.lines
 
-    (source, source_lines), (target, target_lines) = learn(pair[0]), learn(pair[1])
+    learned = []
+    for file in pair:
+        with _naming(file):
+            learned.append(learn(file))
+    (source, source_lines), (target, target_lines) = learned
     return (source, target), source_lines + target_lines
+
+
+@contextmanager
+def _naming(*files: TextFile) -> Iterator[None]:
+    """Say of which text it is that no vocabulary can be learned from it."""
+    try:
+        yield
+    except UserError as error:
+        names = " and ".join(str(file.path) for file in files)
+        raise UserError(f"{names}: {error}") from None
 
 
 def _write_split(
