@@ -188,6 +188,14 @@ def test_settings_of_a_session(model: Model) -> None:
     assert min(session.record.reads) >= min(4, len(session.record.source_tokens))
     with pytest.raises(UserError, match="speed"):
         model.session(speed=3)
+    wrong = [{"lower": "3"}, {"lower": 2.5}, {"threshold": float("nan")}, {"states": 2**40}]
+    for knobs in wrong:
+        with pytest.raises(UserError, match="it must be"):
+            model.session(**knobs)
+    with pytest.raises(UserError, match="list of sentences"):
+        model.translate("nolu ka besi")
+    with pytest.raises(UserError, match="batch = 0"):
+        model.translate(["nolu ka besi"], batch=0)
 
 
 def test_a_tokenizer_of_another_model_is_refused(model: Model) -> None:

@@ -43,6 +43,7 @@ class Model:
         self.system = system.eval()
         self.source_tokenizer, self.target_tokenizer = tokenizers
         self.config = config
+        self.knobs()  # settings that do not fit are told now and not at the first sentence
 
     def knobs(self, **chosen: Any) -> Any:
         """Inference settings: the model's own, with some chosen anew."""
@@ -61,6 +62,10 @@ class Model:
         self, lines: Sequence[str], batch: int = 64, **knobs: Any
     ) -> Iterator[tuple[int, Record]]:
         """The same, each record as soon as it is there."""
+        if isinstance(lines, str):
+            raise UserError("One text was given; give a list of sentences, as in [text].")
+        if batch < 1:
+            raise UserError(f"batch = {batch}: give 1 or more sentences side by side.")
         sources = self.source_tokenizer.encode_batch(list(lines))
         for n, source in enumerate(sources):
             if len(source) >= MAX_SENTENCE_TOKENS:

@@ -112,7 +112,7 @@ def read_config(directory: Path) -> dict[str, Any]:
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
         system, version = config["system"], config["format"]
-        config["config"].keys()
+        config["config"].keys(), config.get("knobs", {}).keys()
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(f"{path} is damaged or not of this program ({error!r}).") from None
     if version != FORMAT:

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from hmt.errors import UserError
 from hmt.model.moments import Rows, plain_bias
 from hmt.model.transformer import Transformer
+from hmt.systems.plain import from_plain
 from hmt.text.tokenizer import EOS, PAD
 
 
@@ -182,7 +183,7 @@ class System(nn.Module):
                     f'A {self.name} model has no setting "{key}"; it has '
                     f"{', '.join(allowed) or 'none'}."
                 )
-        return self.Knobs(**{**self.default_knobs(), **chosen})
+        return from_plain(self.Knobs, {**self.default_knobs(), **chosen}, "knobs")
 
     def default_knobs(self) -> dict[str, Any]:
         """Settings that follow from how the model was trained."""
