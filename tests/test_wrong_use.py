@@ -35,6 +35,7 @@ def broken(world: Path) -> Path:
     (world / "short").write_text("one line\n")
     (world / "latin").write_bytes(b"al brano\nsv\xe9 .\n")
     (world / "empty").write_text("")
+    (world / "blank").write_text("\n \n")
     (world / "half.gz").write_bytes(b"\x1f\x8b\x08\x00 not really")
     (world / "folder" / "inside").mkdir(parents=True)
     (world / "bad.toml").write_text("output = ")
@@ -49,6 +50,7 @@ def broken(world: Path) -> Path:
     config = json.loads((world / "run" / "config.json").read_text())["config"]
     changed("other size", config={**config, "dims": {**config["dims"], "width": 32}})
     changed("unknown key", config={**config, "lover": 3})
+    changed("bad knob", knobs={"lower": "three"})
     (world / "dict.txt").write_text("al 10\nbrano 5\n")
     (world / "bad dict").write_text("al ten\n")
     (world / "evil.pt").write_bytes(pickle.dumps(Evil()))
@@ -72,12 +74,14 @@ def on_models(*command: str) -> list[list[str]]:
     """What every command that loads a model must refuse."""
     names = ["missing", "folder", "recipe.toml", "no weights", "bad weights", "bad config"]
     names += ["no tokenizer", "bad tokenizer", "unknown system", "later format", "other size"]
-    return [[command[0], name, *command[1:]] for name in [*names, "unknown key"]]
+    names += ["unknown key", "bad knob"]
+    return [[command[0], name, *command[1:]] for name in names]
 
 
 def on_knobs(*command: str) -> list[list[str]]:
     """What every command with knobs must refuse."""
-    wrong = ["--lover 3", "--lower three", "--lower", "--states 0", "--threshold nan"]
+    wrong = ["--lower 99999999999999999999"]
+    wrong += ["--lover 3", "--lower three", "--lower", "--states 0", "--threshold nan"]
     wrong += [
         "--attention none",
         "--policy=",
@@ -105,6 +109,8 @@ CASES = {
         prepare("--min-count", "0"),
         prepare("--size", "many"),
         prepare("--max-ratio", "-1"),
+        prepare("--max-ratio", "nan"),
+        prepare(source="blank", target="blank"),
         prepare("--workers", "0"),
         prepare("--test-source", "test.source"),
         prepare("--source-tokenizer", "run/source.tokenizer.json"),
@@ -130,7 +136,18 @@ CASES = {
         train("model.system=babelfish"),
         train("model.config.lover=3"),
         train("model.config.dims.width=15"),
+        train("model.config.dims.width=-4"),
+        train("model.config.dims.heads=0"),
+        train("model.config.dims.encoder_layers=0"),
+        train("model.config.dims.dropout=1.5"),
+        train("model.config.label_smoothing=2"),
+        train("model.config.latency_weight=nan"),
+        train("model=3"),
+        train("model.config=3"),
+        ["train", "run/config.json"],
         train("model.knobs.lover=3"),
+        train("model.knobs.lower=1.5"),
+        train("model.knobs.threshold=high"),
         train("data.directory=missing"),
         train("data.directory=run"),
         train("training.warm_start=missing"),
@@ -165,7 +182,6 @@ CASES = {
         *on_knobs("score", "run", *TEST),
     ],
     "translate": [
-        ["translate"],
         ["translate", "run", "surplus"],
         ["translate", "run", "--format", "xml"],
         ["translate", "run", "--lower", "1,3"],

@@ -41,6 +41,11 @@ class Dims:
     tie_output: bool = True  # the output projection is the target embedding
 
     def __post_init__(self) -> None:
+        for name in ("width", "ffn", "heads", "encoder_layers", "decoder_layers"):
+            if getattr(self, name) < 1:
+                raise UserError(f"dims.{name} = {getattr(self, name)}: give 1 or more.")
+        if not 0 <= self.dropout < 1:
+            raise UserError(f"dims.dropout = {self.dropout}: give 0 or more, and less than 1.")
         if self.width % (2 * self.heads):
             raise UserError(
                 f"width {self.width} with {self.heads} heads: the width must be a multiple of "

@@ -141,13 +141,17 @@ def load_recipe(path: Path | str, overrides: Iterable[str] = ()) -> Recipe:
     path = Path(path)
     try:
         text = path.read_text(encoding="utf-8")
-        table = json.loads(text)["recipe"] if path.suffix == ".json" else tomllib.loads(text)
+        table = tomllib.loads(text) if path.suffix != ".json" else json.loads(text)
     except OSError as error:
         raise UserError(
             f"The recipe {path} cannot be read ({error.strerror}): name a .toml file."
         ) from None
-    except (ValueError, KeyError) as error:
+    except ValueError as error:
         raise UserError(f"The recipe {path} is not valid: {error}.") from None
+    if path.suffix == ".json":
+        table = table.get("recipe") if isinstance(table, dict) else None
+        if not isinstance(table, dict):
+            raise UserError(f"{path} is not the recipe.json of a run: name that, or a .toml file.")
     for override in overrides:
         _override(table, override)
     return parse_recipe(table)
@@ -180,9 +184,11 @@ def _stage(table: Table, stage: Any, number: int) -> Stage:
     if number > 1:
         training = {key: training[key] for key in training if key != "warm_start"}
     own = stage.get("model", {})
-    for part in (model, training, own, stage.get("training", {}), model.get("config", {})):
+    for part in (model, training, own, stage.get("training", {})):
         if not isinstance(part, dict):
             raise UserError(f"{where or 'The recipe'}: model and training must be tables.")
+    if not isinstance(model.get("config", {}), dict):
+        raise UserError("model.config must be a table.")
     if "system" in own and own["system"] != model.get("system"):
         # another system has other settings; only the network's dimensions carry over
         dims = model.get("config", {}).get("dims", {})
