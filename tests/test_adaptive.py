@@ -173,6 +173,9 @@ def test_a_recipe_composes_and_trains_in_stages(tmp_path: Path) -> None:
         assert train(parse_recipe(table)).is_finished
     both = hmt.load(tmp_path / "both")
     assert both.knobs() == AdaptiveKnobs(k_min=1, k_max=3, rho_a=0.1)
+    assert both.config["facts"]["weights"] == "composed"
+    assert both.config["facts"]["models"] == folders
+    assert f"weights: those of `{folders[0]}`" in (tmp_path / "both" / "README.md").read_text()
     assert both.translate(["ein Satz"])[0].target_tokens
     loaded = load_system(tmp_path / "wait-3")[0]
     for key, value in loaded.transformer.state_dict().items():

@@ -39,7 +39,8 @@ def train(
     with bar(sys.stderr.isatty() and is_first) as report:
         result = run(load_recipe(recipe, overrides), validate=streamed, report=report)
     if result.is_finished:
-        logger.info("Finished after %s updates: %s", f"{result.step:,}", result.directory)
+        made = f"Finished after {result.step:,} updates" if result.step else "Composed"
+        logger.info("%s: %s", made, result.directory)
         return 0
     logger.info("Stopped after %s updates; the same command goes on.", f"{result.step:,}")
     return 128 + result.signal if result.signal else 0

@@ -20,8 +20,8 @@ PACKAGES = ("hmt", "torch", "numpy", "tokenizers", "safetensors")
 CARD = """\
 # {name}
 
-A *{system}* model for simultaneous translation, trained with `hmt`: {parameters:,} parameters,
-{source:,} source and {target:,} target symbols.
+A model of the system *{system}* for simultaneous translation, made with `hmt`: {parameters:,}
+parameters, {source:,} source and {target:,} target symbols.
 
 - weights: {weights}
 - training data: `{data}`, seed {seed}
@@ -53,8 +53,11 @@ def publish(
     weights: Path | Tensors,
 ) -> None:
     """Write config.json, weights, tokenizers and model card; `weights` may be a file to link."""
-    kind = "average" if len(steps) > 1 else "latest"
+    models = recipe.stages[-1].model.models
+    kind = "composed" if models else "average" if len(steps) > 1 else "latest"
     facts = {"weights": kind, "steps": steps, "seed": recipe.seed, "commit": _commit()}
+    if models:
+        facts["models"] = models
     config = describe(system, facts)
     config["knobs"] = dataclasses.asdict(system.knobs(**_stage_knobs(recipe, system)))
     config = json.loads(json.dumps(config))
@@ -91,14 +94,18 @@ def _architecture(path: Path) -> tuple[Any, Any]:
 def _card(directory: Path, system: System, recipe: Recipe, config: dict[str, Any]) -> str:
     steps = config["facts"]["steps"]
     shown = ", ".join(f"{step:,}" for step in steps)
-    average = f"average of the snapshots at the updates {shown}"
+    weights = f"after {shown} updates"
+    if len(steps) > 1:
+        weights = f"average of the snapshots at the updates {shown}"
+    if models := config["facts"].get("models"):
+        weights = "those of " + ", ".join(f"`{model}`" for model in models)
     return CARD.format(
         name=directory.name,
         system=system.name,
         parameters=sum(t.numel() for t in unshared(system).values()),
         source=config["config"]["dims"]["source_vocabulary"],
         target=config["config"]["dims"]["target_vocabulary"],
-        weights=average if len(steps) > 1 else f"after {shown} updates",
+        weights=weights,
         data=recipe.data.directory,
         seed=recipe.seed,
         knobs=json.dumps(config["knobs"]),
