@@ -114,6 +114,7 @@ def test_point_has_the_promised_shape() -> None:
         assert low < point["quality"][name] < high
         assert point["signatures"][name] and point["conventions"]["quality"][name]
     assert "counted" in point["conventions"]["latency"]["token"]["end_tokens"]
+    assert point["conventions"]["metrics"].keys() == {"symbols", *names}
     assert point == score([record_of(row) for row in rows], settings={"lower": 3}, resamples=50)
 
 

@@ -10,6 +10,16 @@ UNIT_NAMES = {
     "char": "source words; target characters without plain spaces",
 }
 
+DEFINITIONS = {
+    "AL": "mean of g_i - (i-1) X/Y' up to the first i with g_i >= X, over all i if there is none",
+    "LAAL": "as AL, with the target length that the convention names for it",
+    "AP": "sum of g_i / (X Y')",
+    "CW": "g_Y / number of i with g_i > g_(i-1); source that was never read does not count",
+    "DAL": "mean over all i of the largest g_r - (r-1) X/Y with r <= i",
+    "ATD": "mean of the end of unit i minus the end of its source partner, each lasting one unit",
+    "YAAL": "as LAAL, over the i with g_i < X",
+}
+
 Convention = dict[str, str | dict[str, str]]
 
 
@@ -21,6 +31,15 @@ def quality_conventions(tokenize: str) -> dict[str, str]:
         "bleu_tokenised_lc": "corpus BLEU, lower-cased, on the text as given without further "
         "tokenising: the papers' number if predictions and references are tokenised text",
     }
+
+
+def metric_definitions() -> dict[str, str]:
+    """What each latency metric is, whatever it counts."""
+    symbols = (
+        "g_i source read when unit i was written, X source length, Y written length, Y' target "
+        "length that the convention names"
+    )
+    return {"symbols": symbols, **DEFINITIONS}
 
 
 def latency_conventions(

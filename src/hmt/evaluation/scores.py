@@ -18,7 +18,11 @@ from hmt.evaluation.bootstrap import (
     mean_of,
     resample,
 )
-from hmt.evaluation.conventions import latency_conventions, quality_conventions
+from hmt.evaluation.conventions import (
+    latency_conventions,
+    metric_definitions,
+    quality_conventions,
+)
 from hmt.evaluation.latency import COMPUTATION_AWARE, METRICS, latency
 from hmt.evaluation.logs import Row, row_of
 from hmt.evaluation.quality import QUALITIES, quality
@@ -156,6 +160,7 @@ def score(
                 timed=COMPUTATION_AWARE[0] in _metrics(scored.latency["word"]),
                 seconds_per_word=seconds_per_word,
             ),
+            "metrics": metric_definitions(),
         },
     }
     if resamples:
