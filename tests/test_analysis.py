@@ -274,6 +274,14 @@ def test_each_wait_is_told_in_a_sentence() -> None:
     assert wait.sentence == "Before writing “played” the model waited for more of “gespielt”."
 
 
+def test_full_confidence_of_every_token_does_not_mean_that_it_had_to_write() -> None:
+    """Planted bug: GMA and MMA, which write once all layers are content, had a "last moment"."""
+    content = [[1.0], [1.0], [0.0, 1.0], [1.0], [1.0]]
+    told = explain_record(record(moments=[[2], [3], [3, 6], [8], [8]], confidences=content))
+    (wait,) = [wait for wait in waits(told) if wait.is_choice]
+    assert "last moment" not in wait.sentence
+
+
 def test_a_system_without_choices_has_no_confidence() -> None:
     alone = record(moments=[[n] for n in record().reads], confidences=[[1.0]] * 5)
     told = explain_record(alone)

@@ -65,10 +65,19 @@ def _chosen(explanation: Explanation, i: int, token: Written) -> str:
         sentence += f" Without waiting it would have written {_quoted(first.words[0].text)}."
     elif first.words:
         sentence += " It had this word in mind before, but was not confident."
-    # a state that has to write says so with full confidence
-    if token.selected.confidence == 1.0 and token.selected is token.states[-1]:
+    if _is_due(explanation, token):
         sentence += " This was the last moment it had."
     return sentence
+
+
+def _is_due(explanation: Explanation, token: Written) -> bool:
+    """Whether a token had to be written: its last state says so with full confidence.
+
+    Where every token has it, as with systems that write once all heads have stopped, it says
+    nothing.
+    """
+    tells = any(other.selected.confidence not in (None, 1.0) for other in explanation.target_tokens)
+    return tells and token.selected.confidence == 1.0 and token.selected is token.states[-1]
 
 
 def _doing(explanation: Explanation, i: int) -> str:
