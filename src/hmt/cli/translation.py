@@ -29,7 +29,9 @@ class Format(StrEnum):
 @app.command(cls=knobs.KnobCommand, epilog=knobs.HELP)
 def translate(
     context: typer.Context,
-    model: Path | None = typer.Argument(None, help="A model directory."),
+    model: Path | None = typer.Argument(
+        None, help="A model directory; none: the model that ships."
+    ),
     style: Format = typer.Option(
         Format.text, "--format", help="Plain text, or one JSON event per write."
     ),
