@@ -281,7 +281,7 @@ def test_two_points_are_compared_in_every_score(hmt: Call, curve: Path) -> None:
 
 def test_curves_are_compared_on_average_or_at_a_latency(hmt: Call, curve: Path) -> None:
     answer = hmt("compare", str(curve), str(curve / "scores.json"), *SHORT)
-    assert answer.code == 0 and "On average over word.AL from" in answer.out
+    assert answer.code == 0 and "On average over word.LAAL from" in answer.out
     middle = ["--latency", "token.LAAL", "--quality", "chrf", *SHORT]
     found = json.loads(hmt("compare", *[str(curve)] * 2, *middle, "--format", "json").out)
     low, high = found["range"]
@@ -289,7 +289,7 @@ def test_curves_are_compared_on_average_or_at_a_latency(hmt: Call, curve: Path) 
     at = hmt("compare", *[str(curve)] * 2, *middle, "--at", str((low + high) / 2))
     assert at.out.splitlines()[1].startswith("At token.LAAL ") and "chrF2: A " in at.out
     point = str(next(curve.glob("lower=1,*")))
-    assert "At word.AL" in hmt("compare", str(curve), point, *SHORT).out
+    assert "At word.LAAL" in hmt("compare", str(curve), point, *SHORT).out
 
 
 def test_logs_of_another_tool_make_a_curve(hmt: Call, world: Path, curve: Path) -> None:

@@ -26,7 +26,9 @@ def plot(
         ..., metavar="DIR...", help="What `hmt evaluate --output` wrote, one directory per system."
     ),
     quality: str = typer.Option("bleu", help="bleu, chrf or bleu_tokenised_lc."),
-    latency: str = typer.Option("token.AL", help="A metric by convention: token.AL, word.LAAL ..."),
+    latency: str = typer.Option(
+        "", help="token.AL, word.LAAL ...; by default word.LAAL, beside --paper its token.AL."
+    ),
     output: Path | None = typer.Option(None, help="The figure: a .pdf, .png or .svg file."),
     table: Path | None = typer.Option(None, help="The numbers: a .md or .tex file."),
     labels: list[str] = typer.Option(
@@ -46,7 +48,7 @@ def plot(
         check_format(output)
     if table:
         check_format(table, (".md", ".tex"))
-    axes = Axes.named(quality, latency)
+    axes = Axes.named(quality, latency or ("token.AL" if paper else "word.LAAL"))
     curves = read_curves(directories, axes, labels)
     _warn_of_differences(curves)
     curves += [published(name, axes) for name in dict.fromkeys(paper)]

@@ -44,7 +44,7 @@ def compare(
     second: Path = typer.Argument(..., metavar="B", help="The same of another system."),
     at: float | None = typer.Option(None, help="Compare two curves at this latency only."),
     quality: str = typer.Option("bleu", help="Of curves: bleu, chrf or bleu_tokenised_lc."),
-    latency: str = typer.Option("word.AL", help="Of curves: token.AL, word.LAAL ..."),
+    latency: str = typer.Option("word.LAAL", help="Of curves: token.AL, word.LAAL ..."),
     tokenize: str | None = typer.Option(
         None, help=TOKENIZE_HELP + " If not given, the one of the scores."
     ),

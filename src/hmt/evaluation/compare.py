@@ -47,7 +47,7 @@ def compare_curves(
     second: Sequence[Translations],
     *,
     quality: str = "bleu",
-    latency: str = "word.AL",
+    latency: str = "word.LAAL",
     at: float | None = None,
     tokenize: str = "13a",
     seconds_per_word: float | None = None,
