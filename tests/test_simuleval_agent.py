@@ -150,7 +150,7 @@ def test_knobs_of_the_command_line() -> None:
         chosen("--delta", "1")
     with pytest.raises(UserError, match=r'"knobs.lower" is 2.5; it must be int'):
         chosen("--lower", "2.5")
-    with pytest.raises(UserError, match="each token needs at least one state"):
+    with pytest.raises(UserError, match="a token has 1 to 100 states"):
         chosen("--states", "0")
 
 

@@ -205,7 +205,6 @@ CASES = {
         ["average", "missing", *OUT],
     ],
     "info": [
-        ["info"],
         ["info", "run", "surplus"],
         ["info", "run", "--format", "xml"],
         ["info", "run", "--lower", "3"],

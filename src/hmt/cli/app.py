@@ -4,14 +4,33 @@ import logging
 import os
 import signal
 import sys
+from typing import Any
 
 import typer
+from typer.core import TyperGroup
 
 from hmt import __version__
 from hmt.errors import UserError
 
+# In the order in which work with the program goes.
+ORDER = (
+    *("demo", "translate", "prepare", "train", "average", "info", "convert"),
+    *("evaluate", "compare", "plot", "explain", "score", "audit", "bench"),
+)
+
+
+class Commands(TyperGroup):
+    """The commands in their order, whatever the order of imports."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Those that are named first, in their order; then any other."""
+        names = super().list_commands(ctx)
+        return sorted(names, key=lambda name: ORDER.index(name) if name in ORDER else len(ORDER))
+
+
 app = typer.Typer(
     name="hmt",
+    cls=Commands,
     help="Simultaneous machine translation: train, measure, and translate while words arrive.",
     add_completion=False,
     # boxes are for eyes; a pipe or a log file gets plain text

@@ -27,13 +27,14 @@ class Format(StrEnum):
 
 @app.command()
 def info(
-    model: Path = typer.Argument(..., help="A model directory."),
+    model: Path = typer.Argument(None, help="A model directory; without, the one that ships."),
     style: Format = typer.Option(Format.text, "--format", help="For people or for programs."),
 ) -> None:
     """Say what a model is: system, sizes, parameters, knobs, how it came about."""
-    from hmt.streaming.model import load
+    from hmt.streaming.model import PRETRAINED, load
     from hmt.systems.directory import WEIGHTS, unshared
 
+    model = model or PRETRAINED
     loaded = load(model)
     described: dict[str, Any] = {
         "model": str(model),

@@ -25,6 +25,7 @@ from hmt.model.vocabulary import gold_log_prob, smoothed
 from hmt.systems.system import Batch, Loss, PassOutput, Plan, Read, Stream, System, Write
 
 ATTENTION = ("multiple", "max", "selected")
+MOST_STATES = 100  # bounds the memory of a stream; the paper goes to 10
 
 
 @dataclass(frozen=True)
@@ -63,8 +64,8 @@ class HMTKnobs:
     policy: str = "confidence"  # or "last": always the last state, which is wait-(L+K-1)
 
     def __post_init__(self) -> None:
-        if self.states < 1:
-            raise UserError(f"states = {self.states}: each token needs at least one state.")
+        if not 1 <= self.states <= MOST_STATES:
+            raise UserError(f"states = {self.states}: a token has 1 to {MOST_STATES} states.")
         if self.attention not in ATTENTION:
             raise UserError(f'attention "{self.attention}" is unknown; use {", ".join(ATTENTION)}.')
         if self.policy not in ("confidence", "last"):

@@ -69,6 +69,13 @@ def composed(model: Model, data: RunData) -> System:
     return compose_system(model.system, folders)
 
 
+def compile_layers(system: System) -> None:
+    """Compile what is the same for every system and batch: its layers, for any shape."""
+    for part in system.parts:
+        for layer in (*part.encoder, *part.decoder):
+            layer.compile(dynamic=True)
+
+
 class Learner:
     """A system that learns: its optimizer, its place in the data, its losses."""
 
@@ -84,7 +91,8 @@ class Learner:
         self.training, self.group, self.corpus = training, group, corpus
         self.seed = mix(seed, "stage", position.stage)
         self.system = system.to(group.device).train()
-        self.loss = torch.compile(system.loss) if training.compile else system.loss
+        if training.compile:
+            compile_layers(system)
         self.optimizer = Optimizer(system.parameters(), training, group)
         limit = training.batch_tokens
         check_lengths(corpus, limit)
@@ -123,7 +131,7 @@ class Learner:
         batch = collate(self.corpus, own, self.group.device, sentences)
         # all processes draw alike, so that a batch is of one kind however it is divided
         with autocast(self.training, self.group.device):
-            loss = self.loss(batch, random.Random(seed))
+            loss = self.system.loss(batch, random.Random(seed))
         self.optimizer.backward(loss.total.sum() * (weight / tokens))
         parts = {"loss": loss.total, **loss.parts}
         return own, {name: part.detach().double() * weight for name, part in parts.items()}
