@@ -1,4 +1,4 @@
-# make demo | test | check | bench | clean: all that a developer must know.
+# make demo | test | check | scorers | bench | clean: all that a developer must know.
 # Nothing but Python 3.11+ and make is needed; everything else is installed into .venv once.
 
 PYTHON ?= python3
@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 JOBS   ?= 2
 
-.PHONY: demo test check bench clean
+.PHONY: demo test check scorers bench clean
 .DEFAULT_GOAL := test
 
 $(STAMP): pyproject.toml constraints.txt
@@ -30,9 +30,20 @@ check: $(STAMP)
 test: check
 	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n $(JOBS) --dist worksteal --durations=10 tests
 
+# SimulEval and OmniSTEval pin old packages: they get an environment of their own, and the tests that
+# run them are told where: HMT_SIMULEVAL_VENV=.venv-scorers make test
+SCORERS := .venv-scorers
+scorers: $(SCORERS)/.installed
+
+$(SCORERS)/.installed: constraints.txt
+	@test -x $(SCORERS)/bin/python || $(PYTHON) -m venv $(SCORERS)
+	$(SCORERS)/bin/python -m pip install --quiet --disable-pip-version-check \
+	  simuleval==1.1.4 omnisteval==0.1.10 torch==2.13.0 tokenizers safetensors typer rich
+	@touch $@
+
 bench: $(STAMP)
-	@test -n "$(wildcard benchmarks/*.py)" || { echo "There are no benchmarks in benchmarks/." >&2; exit 1; }
-	@set -e; for file in $(sort $(wildcard benchmarks/*.py)); do echo "== $$file"; $(BIN)/python $$file; done
+	$(BIN)/hmt bench
+	$(BIN)/python benchmarks/prepare.py
 
 clean:
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist demo
