@@ -3,7 +3,7 @@
 import logging
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -75,7 +75,8 @@ def demo(
     from hmt.cli.stage import listen, play
     from hmt.streaming.model import load
 
-    session = load().session(**({} if lower is None else {"lower": lower}))
+    dial: dict[str, Any] = {} if lower is None else {"lower": lower}
+    session = load().session(**dial)
     console.print(
         "German, word by word; below each word what the model wrote once it had heard it.\n"
         "Bright words are sure ones. Nothing that is written is ever taken back.\n"

@@ -35,6 +35,9 @@ def translate(
     style: Format = typer.Option(
         Format.text, "--format", help="Plain text, or one JSON event per write."
     ),
+    cuts_sentences: bool = typer.Option(
+        False, "--sentences", help="Running text: cut lines where punctuation ends a sentence."
+    ),
     device: str = DEVICE,
 ) -> None:
     """Translate standard input: words as they arrive, one sentence per line.
@@ -43,7 +46,7 @@ def translate(
     """
     loaded = open_model(model, device)
     chosen = knobs.settings(knobs.given(context), loaded.system.Knobs, loaded.system.name)
-    session = loaded.session(**chosen)
+    session = loaded.session(cuts_sentences, **chosen)
     events = Events(loaded)
     for word in words.arriving(sys.stdin.fileno()):
         is_end = word == words.LINE_END

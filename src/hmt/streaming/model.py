@@ -16,6 +16,7 @@ from hmt.streaming.session import MAX_SENTENCE_TOKENS, Session
 from hmt.systems.directory import load_system
 from hmt.systems.system import Stream, System
 from hmt.text.corpus import open_tokenizers
+from hmt.text.sentences import SentenceCutter
 from hmt.text.tokenizer import EOS, Tokenizer
 from hmt.text.words import word_ends, word_outs
 
@@ -49,9 +50,10 @@ class Model:
         """Inference settings: the model's own, with some chosen anew."""
         return self.system.knobs(**{**self.config.get("knobs", {}), **chosen})
 
-    def session(self, **knobs: Any) -> Session:
-        """A live translation of its own."""
-        return Session(self, Engine(self.system), self.knobs(**knobs))
+    def session(self, cuts_sentences: bool = False, **knobs: Any) -> Session:
+        """A live translation of its own; for running text, cut where punctuation ends sentences."""
+        cutter = SentenceCutter() if cuts_sentences else None
+        return Session(self, Engine(self.system), self.knobs(**knobs), cutter)
 
     def translate(self, lines: Sequence[str], batch: int = 64, **knobs: Any) -> list[Record]:
         """Simulate streaming of whole sentences, `batch` at a time; records in order."""

@@ -6,6 +6,7 @@ from hmt.errors import UserError
 from hmt.streaming.engine import Engine
 from hmt.streaming.record import Record
 from hmt.systems.system import Stream
+from hmt.text.sentences import SentenceCutter
 from hmt.text.words import Detokenizer
 
 if TYPE_CHECKING:
@@ -21,26 +22,34 @@ class Session:
     A session translates sentence after sentence: `finish` ends one, the next `push` starts another.
     """
 
-    def __init__(self, model: "Model", engine: Engine, knobs: Any) -> None:
+    def __init__(
+        self, model: "Model", engine: Engine, knobs: Any, cutter: SentenceCutter | None = None
+    ) -> None:
         self._model = model
         self._engine = engine
         self._knobs = knobs
+        self._cutter = cutter
         self._words: list[str] = []
         self._stream: Stream | None = None
         self._last: tuple[Stream, list[str]] | None = None
-        self._continues = False  # the sentence goes on from one that was cut for its length
+        self._continues = False  # the text goes on from a sentence that was cut off
 
     def push(self, text: str) -> str:
         """Take one word, or several; give back the text that can be written now, often "" ."""
         out = ""
         for word in text.split():
             out += self._push_word(word)
+            if self._cutter is not None and self._cutter.push(word) and self._stream is not None:
+                out += self._end()
+                self._continues = True
         return out
 
     def finish(self) -> str:
         """End the sentence; give back the rest of its translation."""
         out = self._end() if self._stream is not None else ""
         self._continues = False
+        if self._cutter is not None:
+            self._cutter.reset()
         return out
 
     @property
