@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from hmt.errors import UserError
@@ -169,11 +168,8 @@ class HMT(System):
         p(n | m) = c(i, n) prod_{m <= l < n} (1 - c(i, l)) is a path that waits and then writes: it
         cannot write below lo_i and must at hi_i, so that every row of transitions sums to one.
         """
-        table = states.table
-        is_last = table.moment == table.last[table.sentence, table.token]
-        write = F.logsigmoid(states.confidence).masked_fill(is_last, 0.0)
-        wait = F.logsigmoid(-states.confidence).masked_fill(is_last, NEVER)
-        return states.spread(write, NEVER), states.spread(wait, 0.0)
+        confidence = states.spread(states.confidence, 0.0)
+        return lattice.moves(confidence, states.table.first, states.table.last)
 
     def losses(self, batch: Batch, knobs: HMTKnobs) -> Loss:
         """Eq. 7-11: the likelihood over all selections, expected latency, and every state's own."""
