@@ -21,7 +21,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from hmt.errors import UserError
-from hmt.systems.directory import unshared
+from hmt.systems.directory import replacing, unshared, write_atomically
 from hmt.systems.system import System
 
 FORMAT = 1
@@ -47,33 +47,10 @@ class Position:
         return self.step - self.stage_start
 
 
-@contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """A path to write to, which becomes `path` when the block ends well."""
-    temporary = path.with_name(f".{path.name}.tmp")
-    try:
-        # what a killed run left here may be a link to a snapshot, which must not be written through
-        temporary.unlink(missing_ok=True)
-        yield temporary
-        # safetensors makes files for their owner alone; a model is as public as its directory
-        temporary.chmod(path.parent.stat().st_mode & 0o666)
-        with temporary.open("rb") as written:
-            os.fsync(written.fileno())
-        temporary.replace(path)
-        _sync_directory(path.parent)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise UserError(
-            f"{path} cannot be written ({error.strerror}); what was there before is unharmed."
-        ) from error
-
-
 def write_bytes(path: Path, content: bytes) -> None:
     """Write a small file, all or nothing, unless it is so already."""
-    if path.is_file() and path.read_bytes() == content:
-        return
-    with replacing(path) as temporary:
-        temporary.write_bytes(content)
+    if not (path.is_file() and path.read_bytes() == content):
+        write_atomically(path, content)
 
 
 def link(path: Path, existing: Path) -> None:
@@ -83,14 +60,6 @@ def link(path: Path, existing: Path) -> None:
             temporary.hardlink_to(existing)
         except OSError:
             shutil.copyfile(existing, temporary)
-
-
-def _sync_directory(directory: Path) -> None:
-    handle = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 @contextmanager
