@@ -61,25 +61,21 @@ def drive(system: System, size: str, count: int, seconds: float) -> list[float]:
     ]
     end = start + seconds
     while (now := time.perf_counter()) < end:
-        due = [s for s in speakers if s.next_at <= now]
+        due = [(n, s) for n, s in enumerate(speakers) if s.next_at <= now]
         if not due:
             time.sleep(max(0.0, min(s.next_at for s in speakers) - now))
             continue
-        for s in due:
+        for _, s in due:
             _say(engine, s)
-        engine.advance([s.stream for s in due])
+        engine.advance([s.stream for _, s in due])
         now = time.perf_counter()
-        for n, s in enumerate(speakers):
-            if s.next_at > now and s not in due:
-                continue
-            if s in due:
-                s.delays.append(now - s.next_at)
-                s.next_at += 1 / WORDS_PER_SECOND
-                if s.stream.has_ended:
-                    engine.close(s.stream)
-                    fresh = _speaker(engine, draw, size, s.next_at)
-                    fresh.delays = s.delays
-                    speakers[n] = fresh
+        for n, s in due:
+            s.delays.append(now - s.next_at)
+            s.next_at += 1 / WORDS_PER_SECOND
+            if s.stream.has_ended:
+                engine.close(s.stream)
+                speakers[n] = _speaker(engine, draw, size, s.next_at)
+                speakers[n].delays = s.delays
     return sorted(d for s in speakers for d in s.delays) or [0.0]
 
 

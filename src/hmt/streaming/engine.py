@@ -11,7 +11,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import accumulate, islice
 from typing import Any
 
 import torch
@@ -216,6 +216,7 @@ class Engine:
         self.counts.passes += 1
         self.counts.rows += len(at)
         decisions = self.system.decide(streams, plans, output)
+        first_rows = [0, *accumulate(counts)]
         writers = []
         for n, (stream, plan, decision) in enumerate(zip(streams, plans, decisions, strict=True)):
             if isinstance(decision, Write) or not plan.is_tentative:
@@ -223,7 +224,7 @@ class Engine:
             if isinstance(decision, Read):
                 stream.wants = decision.until
             else:
-                writers.append((n, sum(counts[:n]) + decision.row))
+                writers.append((n, first_rows[n] + decision.row))
         if writers:
             self._commit(cache, streams, output, writers, place)
             self._write([streams[n] for n, _ in writers], output, [row for _, row in writers])
