@@ -21,7 +21,7 @@ from hmt.evaluation.records import numbered_lines, read_records, write_records
 from hmt.evaluation.scores import STANDARD, Point, Scoring, add_point, read_points, score
 from hmt.streaming.model import Model
 from hmt.streaming.record import Record
-from hmt.systems.directory import unshared, write_atomically
+from hmt.systems.directory import replacing, unshared, write_atomically
 from hmt.text.files import open_lines, scan
 
 FORMAT = 1
@@ -147,7 +147,8 @@ def _translate(
     path = folder / "records.partial.jsonl"
     records = {r.index: r for r in _unbroken(path) if r.source == test.sources[r.index]}
     left = [n for n in range(len(test.sources)) if n not in records]
-    _replace_records(path, list(records.values()))
+    with replacing(path) as temporary:
+        write_records(temporary, records.values())
     with path.open("a", encoding="utf-8") as file:
         for place, record in model.translate_each([test.sources[n] for n in left], batch, **knobs):
             n = left[place]
@@ -188,14 +189,9 @@ def _keep(folder: Path, records: Sequence[Record]) -> None:
     """Write records last and in one step: where they stand, the point is done."""
     write_log(folder / "instances.log", map(row_of, records))
     write_simuleval_config(folder)
-    _replace_records(folder / "records.jsonl", records)
+    with replacing(folder / "records.jsonl") as temporary:
+        write_records(temporary, records)
     (folder / "records.partial.jsonl").unlink()
-
-
-def _replace_records(path: Path, records: Sequence[Record]) -> None:
-    draft = Path(f"{path}.part")
-    write_records(draft, records)
-    draft.replace(path)
 
 
 def _point(

@@ -2,7 +2,6 @@
 
 import json
 import math
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -27,6 +26,7 @@ from hmt.evaluation.latency import COMPUTATION_AWARE, METRICS, latency
 from hmt.evaluation.logs import Row, row_of
 from hmt.evaluation.quality import QUALITIES, quality
 from hmt.streaming.record import Record
+from hmt.systems.directory import write_atomically
 
 FORMAT = 1
 
@@ -236,9 +236,4 @@ def add_point(path: str | Path, point: Point) -> None:
     else:
         points.append(point)
     text = json.dumps({"format": FORMAT, "points": points}, indent=1, allow_nan=False)
-    draft = Path(f"{path}.part")
-    with draft.open("w", encoding="utf-8") as file:
-        file.write(text + "\n")
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)
+    write_atomically(Path(path), (text + "\n").encode())
