@@ -13,7 +13,7 @@ from hmt.training import train
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler")
 def test_a_compiled_run_has_the_losses_of_a_plain_one(tmp_path: Path) -> None:
-    """Caught: layers that were compiled with the shape of the first batch."""
+    """Batches differ in shape, so that layers compiled for the first one alone would not do."""
     data = prepare_toy(tmp_path)
     # without dropout: compiled code draws its random numbers in another order
     dims = {**DIMS, "dropout": 0.0}
