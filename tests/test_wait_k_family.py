@@ -28,7 +28,7 @@ from hmt.systems.mma import look_back
 from hmt.systems.multipath import VALIDATION_LAGS, draw_lag
 from hmt.systems.system import make_batch
 from hmt.systems.tokens import TokenSystem
-from hmt.text.tokenizer import EOS
+from hmt.text.tokenizer import EOS, PAD
 
 TOKEN = 5  # any word
 
@@ -119,6 +119,22 @@ def test_the_loss_is_what_streaming_says(name: str) -> None:
     streams = translations(system, sources, targets)
     loss = system.losses(make_batch(ended(sources), targets), system.knobs()).total
     assert_close(loss.detach(), [-sum(stream.log_probs) for stream in streams])
+
+
+def test_a_bidirectional_encoder_sees_ahead_in_training_and_in_streaming() -> None:
+    system = lively("full", label_smoothing=0.0, encoder="bidirectional")
+    sources, targets = sentences(6, seed=3), ended(sentences(6, seed=4)[::-1])
+    streams = translations(system, sources, targets)
+    loss = system.losses(make_batch(ended(sources), targets), system.knobs()).total
+    assert_close(loss.detach(), [-sum(stream.log_probs) for stream in streams])
+    source = torch.tensor([[*tokens(5), EOS]])
+    other = source.clone()
+    other[0, 4] += 1
+    with torch.no_grad():
+        changed = system.transformer.encode(source) - system.transformer.encode(other)
+        padded = torch.cat([source, torch.full((1, 3), PAD)], 1)
+        assert_close(system.transformer.encode(padded)[:6], system.transformer.encode(source))
+    assert changed.abs().amax(-1).gt(0).all()
 
 
 @pytest.mark.parametrize("k", [1, 3, 7])

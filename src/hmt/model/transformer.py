@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from hmt.errors import UserError
 from hmt.model.moments import NEVER, Rows
+from hmt.text.tokenizer import PAD
 
 Remember = Callable[[int, Tensor], Tensor]
 """(layer, new keys and values (N, W)) -> all keys and values so far (B, C, W), the new included."""
@@ -271,6 +272,7 @@ class Transformer(nn.Module):
     ) -> None:
         super().__init__()
         self.dims = dims
+        self.sees_ahead = False  # a bidirectional encoder: only where nothing is read in parts
         self.target_embedding = nn.Embedding(dims.target_vocabulary, dims.width)
         self.source_embedding = (
             self.target_embedding
@@ -306,7 +308,7 @@ class Transformer(nn.Module):
         keys: int | None = None,
         remember: Remember | None = None,
     ) -> Tensor:
-        """Causal source states; with `remember`, of new tokens after older ones. (B, Q) -> (N, D)
+        """Source states, causal; with `remember`, of new tokens after older ones. (B, Q) -> (N, D)
 
         `keys` is how many positions `remember` gives back; without it the tokens are all there is.
         """
@@ -315,7 +317,10 @@ class Transformer(nn.Module):
         if positions is None:
             positions = torch.arange(width, device=tokens.device).expand(batch, width)
         x = self.embed(self.source_embedding, packing.pack(tokens), packing.pack(positions))
-        bias = source_bias(positions + 1, keys or width, x.dtype)[:, None]
+        seen = positions + 1
+        if self.sees_ahead:
+            seen = (tokens != PAD).sum(1, keepdim=True).expand_as(seen)
+        bias = source_bias(seen, keys or width, x.dtype)[:, None]
         for n, layer in enumerate(self.encoder):
             x = layer(x, bias, packing, _at_layer(remember, n))
         states: Tensor = self.encoder_norm(x)
