@@ -20,9 +20,7 @@ class FullConfig:
 
     def __post_init__(self) -> None:
         if self.encoder not in ("causal", "bidirectional"):
-            raise UserError(
-                f'encoder "{self.encoder}" is unknown; use "causal" or "bidirectional".'
-            )
+            raise UserError(f'encoder "{self.encoder}" is not "causal" or "bidirectional".')
 
 
 @dataclass(frozen=True)
