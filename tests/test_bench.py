@@ -1,14 +1,22 @@
 """The benchmark runs, counts rows exactly, and ends in JSON."""
 
 import json
+import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+from random_systems import DIMS, lively, sentences
 from typer.testing import CliRunner
 
 from hmt.bench import corpus, sessions, stream, training
+from hmt.bench.report import finish, is_met, line
 from hmt.bench.setting import SIZES, ratios
 from hmt.cli.app import app
+from hmt.streaming.engine import Engine
+from hmt.text.tokenizer import EOS
+
+BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
 
 SMALL = {
     "width": 16,
@@ -57,3 +65,57 @@ def test_the_last_line_is_json_and_compares(tmp_path: Path) -> None:
     assert any(row["unit"] == "x" for row in rows)
     (tmp_path / "old").write_text(first.stdout)
     assert "before" in CliRunner().invoke(app, [*run, "--compare", str(tmp_path / "old")]).stdout
+
+
+def test_a_row_says_whether_its_target_is_met() -> None:
+    low = {"what": "a", "value": 3, "unit": "x", "at_most": 2.0}
+    high = {"what": "b", "value": 3, "unit": "x", "at_least": 2.0}
+    neither = {"what": "c", "value": 3, "unit": "x"}
+    assert [is_met(row) for row in (low, high, neither)] == [False, True, None]
+    assert "MISSED (wanted <= 2.0)" in line(low) and "met (wanted >= 2.0)" in line(high)
+    rows = json.loads(finish([low, high, neither]))["rows"]
+    assert [row.get("met") for row in rows] == [False, True, None]
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+@pytest.mark.parametrize("shares", [True, False])
+def test_ctranslate2_writes_what_our_engine_writes(
+    norm: str, shares: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Positions from 0 instead of 2, or a causal encoder, were seen to fail here."""
+    pytest.importorskip("ctranslate2", reason="needs pip install ctranslate2")
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    from conversion import Translator, convert
+
+    dims = {**asdict(DIMS), "norm": norm, "share_embeddings": shares}
+    system = lively("full", seed=9, dims=dims, encoder="bidirectional").float()
+    convert(system, tmp_path / "model")
+    translator = Translator(tmp_path / "model", "float32", 1)
+    sources = [source for source in sentences(12, seed=2, longest=20) if source]
+    ours = [s.target for _, s in sorted(Engine(system, 4).translate(sources))]
+    assert len({token for target in ours for token in target}) > 5, "a lively model"
+    for source, target in zip(sources, ours, strict=True):
+        assert translator.translate(source) == [token for token in target if token != EOS]
+
+
+def test_flicker_counts_words_and_not_letters(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    from retranslation import settled, taken_back
+
+    assert taken_back(["it", "rain"], ["it", "rains", "now"]) == 0
+    assert taken_back(["it", "rain", "now"], ["it", "rains", "now"]) == 2
+    assert taken_back(["a", "b", "c"], ["a"]) == 2
+    assert settled([["a", "x"], ["a", "b"], ["y", "b"], ["a", "b", "c"]]) == [4, 4, 4]
+    assert settled([["a", "x"], ["a", "b"], ["a", "b", "c"]]) == [1, 2, 3]
+
+
+def test_without_ctranslate2_one_sentence_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    from retranslation import main
+
+    monkeypatch.setitem(sys.modules, "ctranslate2", None)
+    monkeypatch.setattr(sys, "argv", ["retranslation.py", "--size", "tiny", "--threads", "1"])
+    with pytest.raises(SystemExit, match="pip install ctranslate2"):
+        main()

@@ -70,7 +70,7 @@ def ratios(seconds: Mapping[str, list[float]], to: str) -> dict[str, tuple[float
 
 
 def ratio_row(
-    what: str, ratio: tuple[float, float, float], target: float | None, **more: Any
+    what: str, ratio: tuple[float, float, float], at_most: float | None, **more: Any
 ) -> Row:
     """One line of a report."""
     median, least, greatest = ratio
@@ -79,6 +79,6 @@ def ratio_row(
         "value": round(median, 2),
         "unit": "x",
         "spread": [round(least, 2), round(greatest, 2)],
-        "target": target,
+        "at_most": at_most,
         **more,
     }

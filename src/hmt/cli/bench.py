@@ -1,7 +1,7 @@
 """`hmt bench`: how fast this machine runs the systems, as ratios that carry over to others."""
 
 import json
-import sys
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ def bench(
     """Measure speed. A table, then all of it as JSON in the last line."""
     import torch
 
-    from hmt.bench import corpus, memory, stream, training
+    from hmt.bench import corpus, memory, report, stream, training
     from hmt.bench import sessions as live
     from hmt.bench.setting import SIZES
 
@@ -45,6 +45,7 @@ def bench(
         raise UserError(f'Size "{size}" is unknown; it is {" or ".join(SIZES)}.')
     before = _earlier(compare)
     torch.set_num_threads(threads)
+    load_before = round(os.getloadavg()[0], 1)
     width, vocabulary = SIZES[size]["width"], SIZES[size]["vocabulary"]
     measurements: dict[str, Iterator[dict[str, Any]]] = {
         "training": training.measure(size, repeats, others),
@@ -57,9 +58,8 @@ def bench(
     for name in chosen:
         for row in measurements[name]:
             rows.append(row)
-            typer.echo(_line(row, before))
-    where = {"torch": torch.__version__, "threads": threads, "python": sys.version.split()[0]}
-    typer.echo(json.dumps({"size": size, **where, "rows": rows}))
+            typer.echo(report.line(row, before))
+    typer.echo(report.finish(rows, size=size, threads=threads, load_before=load_before))
 
 
 def _numbers(text: str, option: str) -> list[int]:
@@ -83,22 +83,3 @@ def _earlier(path: Path | None) -> dict[str, Any]:
         raise UserError(
             f"{path} is not an output of `hmt bench`: its last line must be JSON."
         ) from None
-
-
-def _line(row: dict[str, Any], before: dict[str, Any]) -> str:
-    """What was measured, its value and spread, the target, and the earlier value."""
-    parts = [f"{row['what']:64} {row['value']:>8} {row['unit']:<14}"]
-    if "spread" in row:
-        parts.append("({} to {})".format(*row["spread"]))
-    if row.get("target") is not None:
-        parts.append(
-            f"target <= {row['target']}"
-            if row["unit"] != "x tokens/s"
-            else f"target >= {row['target']}"
-        )
-    for name in ("rows_per_token", "passes_per_token", "p50", "p99", "ours_mb", "naive_mb"):
-        if name in row:
-            parts.append(f"{name.replace('_', ' ')} {row[name]}")
-    if row["what"] in before:
-        parts.append(f"before {before[row['what']]}")
-    return "  ".join(parts)
