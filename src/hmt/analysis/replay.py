@@ -76,9 +76,10 @@ class Watching(Engine):
         for row, place_ in enumerate(zip(plan.targets, plan.moments, strict=True)):
             seen = Seen(
                 list(zip(best.indices[row].tolist(), best.values[row].tolist(), strict=True)),
-                attention[row, : stream.read].tolist(),
+                attention[row, : max(stream.read, place_[1])].tolist(),
             )
-            if row == len(plan.targets) - 1 and plan.targets[row] == token:
+            is_last = row == len(plan.targets) - 1 and plan.targets[row] == token
+            if is_last and plan.moments[row] <= stream.read:
                 self.seen[token, stream.read] = seen  # the row that decides
             else:
                 # a row that is computed again, in another column, is not the state that was asked

@@ -115,7 +115,8 @@ class Engine:
                 active[stream.slot] = n, stream
             if not active:
                 return
-            self._round([stream for _, stream in active.values()])
+            # in order of their slots, so that full slots need no copy of the caches
+            self._round([active[slot][1] for slot in sorted(active)])
             for n, stream in list(active.values()):
                 if stream.has_ended:
                     del active[stream.slot]
@@ -224,6 +225,7 @@ class Engine:
             if isinstance(decision, Read):
                 stream.wants = decision.until
             else:
+                stream.read = max(stream.read, plan.moments[decision.row])
                 writers.append((n, first_rows[n] + decision.row))
         if writers:
             self._commit(cache, streams, output, writers, place)
@@ -260,17 +262,17 @@ class Engine:
             padded(flat[0], NOBODY), padded(flat[1], 1), padded(flat[2], 0), padded(log_copies, 0.0)
         )
         keys = cache.key_rows(slots, self._tensor(used), longest)
-        read = max(s.read for s in streams)
+        seen = [max(s.read, *p.moments) for s, p in zip(streams, plans, strict=True)]
         registers = cache.registers
         if registers is not None and slots is not None:
             registers = [r.index_select(0, slots) for r in registers]
         out = transformer.decode(
             padded(tokens, PAD),
             self.system.bias(query, keys, streams, dtype),
-            [cache.source.get(n, slots, read) for n in range(len(transformer.decoder))],
+            [cache.source.get(n, slots, max(seen)) for n in range(len(transformer.decoder))],
             SourceView(
                 query,
-                self._tensor([s.read for s in streams]),
+                self._tensor(seen),
                 complete=self._tensor([s.is_complete for s in streams]),
                 dial=self._tensor([self.system.dial(s.knobs) for s in streams], precise),
             ),

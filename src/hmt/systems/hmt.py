@@ -10,7 +10,7 @@ inference writes at the first confident state.  Equation numbers are the paper's
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import torch
@@ -85,6 +85,7 @@ class Memory:
 
     token: int = 0  # states of tokens up to here ...
     moment: int = 0  # ... and moments up to here exist
+    ahead: list[tuple[int, int, float]] = field(default_factory=list)  # (i, t, c) not yet read
 
 
 @dataclass(frozen=True)
@@ -234,16 +235,22 @@ class HMT(System):
         return bias
 
     def plan(self, stream: Stream) -> Plan | Read:
-        """All states that exist by now and were not computed yet: a wavefront of about K."""
+        """All states that exist by now and were not computed yet: a wavefront of about K.
+
+        Where more source has arrived than was read, the later moments of the next token are
+        computed in the same pass.  A state sees nothing beyond its moment, and `decide` goes
+        through them in order: what is written is the same, in fewer passes.
+        """
         knobs, memory = stream.knobs, stream.memory
-        token, read = len(stream.target) + 1, stream.read
-        if read < knobs.first(token) and not stream.is_complete:
+        token, arrived = len(stream.target) + 1, len(stream.source)
+        if stream.read < knobs.first(token) and not stream.is_complete:
             return Read(knobs.first(token))
-        end = read if stream.is_complete else None
+        until = max(stream.read, min(arrived, knobs.last(token)))
+        end = arrived if stream.is_finished and until == arrived else None
         plan = Plan([], [], [])
         oldest = max(1, min(memory.token + 1, memory.moment - knobs.lower - knobs.states + 3))
         for i in range(oldest, token + 1):
-            first, last = knobs.first(i), min(knobs.last(i), read)
+            first, last = knobs.first(i), min(knobs.last(i), until)
             if end is not None:
                 first = min(first, end)
             if i <= memory.token:
@@ -253,7 +260,7 @@ class HMT(System):
                 plan.moments.append(t)
                 plan.columns.append(knobs.last(i))
                 plan.copies.append(copies_of(knobs, i, t, end))
-        memory.token, memory.moment = token, read
+        memory.token, memory.moment = token, until
         return plan
 
     def decide(
@@ -270,20 +277,23 @@ class HMT(System):
         return decisions
 
     def decide_one(self, stream: Stream, plan: Plan, confidence: list[float]) -> Read | Write:
-        knobs, token = stream.knobs, len(stream.target) + 1
+        knobs, memory, token = stream.knobs, stream.memory, len(stream.target) + 1
+        end = len(stream.source) if stream.is_finished else None
         earliest = stream.reads[-1] if stream.reads else 0
-        upper = knobs.last(token)
-        if stream.is_complete:
-            upper = min(upper, stream.read)
-        chosen: Read | Write = Read(stream.read + 1)
+        chosen: Read | Write = Read(memory.moment + 1)
+        read = memory.moment
         for row, (i, t) in enumerate(zip(plan.targets, plan.moments, strict=True)):
-            forced = t == (min(knobs.last(i), stream.read) if stream.is_complete else knobs.last(i))
-            c = 1.0 if forced else confidence[row]
-            stream.note(i, t, c)
+            is_last = t == knobs.last(i) or t == end
+            c = 1.0 if is_last else confidence[row]
+            memory.ahead.append((i, t, c))
             if i == token and t >= earliest and isinstance(chosen, Read):
-                confident = knobs.policy == "confidence" and c >= knobs.threshold
-                if confident or t == upper:
-                    chosen = Write(row)
+                is_confident = knobs.policy == "confidence" and c >= knobs.threshold
+                if is_confident or is_last:
+                    chosen, read = Write(row), max(t, stream.read)
+        for i, t, c in memory.ahead:
+            if t <= read:
+                stream.note(i, t, c)
+        memory.ahead = [state for state in memory.ahead if state[1] > read]
         return chosen
 
 
