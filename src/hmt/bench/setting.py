@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from hmt.streaming.packed import pack
 from hmt.systems import build
 from hmt.systems.system import System
 
@@ -40,7 +41,9 @@ def random_system(name: str, size: str, dropout: float = 0.1, **config: Any) -> 
     dims = dict(SIZES[size])
     vocabulary = dims.pop("vocabulary")
     dims["source_vocabulary"] = dims["target_vocabulary"] = vocabulary
-    return build(name, {"dims": {**dims, "dropout": dropout}, **config})
+    system = build(name, {"dims": {**dims, "dropout": dropout}, **config})
+    pack(system)  # as hmt.load does; training does not use it
+    return system
 
 
 def random_sentence(draw: random.Random, size: str, length: int) -> list[int]:

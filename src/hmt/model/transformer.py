@@ -83,11 +83,13 @@ class Packing:
         return x.view(self.batch, self.width, -1)
 
 
-def attend(query: Tensor, keys: Tensor, values: Tensor, bias: Tensor, heads: int) -> Tensor:
+def attend(query: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None, heads: int) -> Tensor:
     """Multi-head attention, bias (B, 1 or H, Q, C) added. (B, Q, D), (B, C, D) -> (B, Q, D)"""
-    q, k, v = (x.unflatten(-1, (heads, -1)).transpose(1, 2) for x in (query, keys, values))
+    batch, rows, width = query.shape
+    shape = (batch, -1, heads, width // heads)
+    q, k, v = (x.view(shape).transpose(1, 2) for x in (query, keys, values))
     out = F.scaled_dot_product_attention(q, k, v, attn_mask=bias)
-    return out.transpose(1, 2).flatten(-2)
+    return out.transpose(1, 2).reshape(batch, rows, width)
 
 
 def source_bias(moment: Tensor, length: int, dtype: torch.dtype) -> Tensor:
@@ -106,7 +108,11 @@ class SelfAttention(nn.Module):
         self.output = nn.Linear(dims.width, dims.width)
 
     def forward(
-        self, x: Tensor, bias: Tensor, packing: Packing, remember: Callable[[Tensor], Tensor] | None
+        self,
+        x: Tensor,
+        bias: Tensor | None,
+        packing: Packing,
+        remember: Callable[[Tensor], Tensor] | None,
     ) -> Tensor:
         """(N, D) -> (N, D)"""
         width = x.shape[-1]
@@ -195,7 +201,9 @@ class Residual(nn.Module):
         return self.norm(x) if self.is_pre else x
 
     def after(self, x: Tensor, out: Tensor) -> Tensor:
-        x = x + F.dropout(out, self.dropout, self.training)
+        if self.training:  # twenty calls a pass that would do nothing in a live stream
+            out = F.dropout(out, self.dropout)
+        x = x + out
         return x if self.is_pre else self.norm(x)
 
 
@@ -206,7 +214,11 @@ class EncoderLayer(nn.Module):
         self.ffn, self.ffn_residual = FeedForward(dims), Residual(dims)
 
     def forward(
-        self, x: Tensor, bias: Tensor, packing: Packing, remember: Callable[[Tensor], Tensor] | None
+        self,
+        x: Tensor,
+        bias: Tensor | None,
+        packing: Packing,
+        remember: Callable[[Tensor], Tensor] | None,
     ) -> Tensor:
         """(N, D) -> (N, D)"""
         r = self.attention_residual
@@ -317,10 +329,12 @@ class Transformer(nn.Module):
         if positions is None:
             positions = torch.arange(width, device=tokens.device).expand(batch, width)
         x = self.embed(self.source_embedding, packing.pack(tokens), packing.pack(positions))
-        seen = positions + 1
+        bias = None
         if self.sees_ahead:
-            seen = (tokens != PAD).sum(1, keepdim=True).expand_as(seen)
-        bias = source_bias(seen, keys or width, x.dtype)[:, None]
+            seen = (tokens != PAD).sum(1, keepdim=True).expand_as(tokens)
+            bias = source_bias(seen, width, x.dtype)[:, None]
+        elif batch * width > 1:  # a single new token sees all that came before it
+            bias = source_bias(positions + 1, keys or width, x.dtype)[:, None]
         for n, layer in enumerate(self.encoder):
             x = layer(x, bias, packing, _at_layer(remember, n))
         states: Tensor = self.encoder_norm(x)

@@ -11,6 +11,7 @@ import torch
 
 from hmt.errors import UserError
 from hmt.streaming.engine import Engine
+from hmt.streaming.packed import pack
 from hmt.streaming.record import Record
 from hmt.streaming.session import MAX_SENTENCE_TOKENS, Session
 from hmt.systems.directory import load_system
@@ -126,7 +127,10 @@ def load(path: str | Path | None = None, device: str = "cpu") -> Model:
     if path is not None and not directory.exists() and HUB_NAME.fullmatch(str(path)):
         directory = fetch(str(path))
     system, config = load_system(directory)
-    return Model(system.to(torch.device(device)), open_tokenizers(directory), config)
+    system.to(torch.device(device))
+    if torch.device(device).type == "cpu":
+        pack(system)
+    return Model(system, open_tokenizers(directory), config)
 
 
 def fetch(name: str) -> Path:
