@@ -21,6 +21,8 @@ from hmt.errors import UserError
 from hmt.model.moments import NEVER, Rows
 from hmt.text.tokenizer import PAD
 
+LONGEST_TABLE = 2**16  # positions whose sinusoids are kept
+
 Remember = Callable[[int, Tensor], Tensor]
 """(layer, new keys and values (N, W)) -> all keys and values so far (B, C, W), the new included."""
 
@@ -262,9 +264,21 @@ class Positions(nn.Module):
         steps = torch.arange(half, dtype=torch.float64) * -(math.log(10000.0) / max(half - 1, 1))
         # No buffer: a model cast to half precision would count its positions in it.
         self.frequencies = steps.exp()
+        self.tables: dict[torch.dtype, Tensor] = {}
 
     def forward(self, positions: Tensor, dtype: torch.dtype) -> Tensor:
         """(...,) from 0 -> (..., D)"""
+        # A GPU would have to be waited for to know the largest position, and needs no table.
+        if positions.device.type != "cpu" or (needed := int(positions.max()) + 1) > LONGEST_TABLE:
+            return self.sinusoids(positions, dtype)
+        table = self.tables.get(dtype)
+        if table is None or len(table) < needed:
+            with torch.inference_mode(False):
+                table = self.tables[dtype] = self.sinusoids(torch.arange(2 * needed), dtype)
+        return table[positions]
+
+    def sinusoids(self, positions: Tensor, dtype: torch.dtype) -> Tensor:
+        """(...,) -> (..., D)"""
         # Angles in double precision: at position 500 float32 would already be off by 3e-5.
         angles = (positions + 2).double()[..., None] * self.frequencies.to(positions.device)
         return torch.cat([angles.sin(), angles.cos()], dim=-1).to(dtype)
