@@ -43,7 +43,6 @@ $(SCORERS)/.installed: constraints.txt
 
 bench: $(STAMP)
 	$(BIN)/hmt bench
-	$(BIN)/python benchmarks/prepare.py
 
 clean:
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist demo

@@ -109,11 +109,8 @@ def speed(options: argparse.Namespace) -> Iterator[Row]:
         torch.set_num_threads(threads)
         streams = {n: partial(play, Engine(s), sources[0], targets[0]) for n, s in made.items()}
         corpora = {n: partial(corpus, s, sources, targets) for n, s in made.items()}
-        for what, runs, repeats in (
-            ("one stream", streams, options.repeats),
-            ("64 slots", corpora, max(1, options.repeats // 3)),
-        ):
-            seconds = interleaved(runs, repeats)
+        for what, runs in (("one stream", streams), ("64 slots", corpora)):
+            seconds = interleaved(runs, options.repeats)
             faster = ratios({n: [1 / x for x in times] for n, times in seconds.items()}, "float32")
             for name in list(made)[1:]:
                 row = ratio_row(f"{what}, {threads} threads, {name}", faster[name], None)

@@ -6,14 +6,17 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+import torch
 from random_systems import DIMS, lively, sentences
 from typer.testing import CliRunner
 
-from hmt.bench import corpus, sessions, stream, training
+from hmt.bench import corpus, memory, prepare, sessions, soak, stream, training
 from hmt.bench.report import finish, is_met, line
 from hmt.bench.setting import SIZES, ratios
 from hmt.cli.app import app
+from hmt.model.vocabulary import gold_log_prob
 from hmt.streaming.engine import Engine
+from hmt.streaming.model import load
 from hmt.text.tokenizer import EOS
 
 BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
@@ -119,3 +122,45 @@ def test_without_ctranslate2_one_sentence_says_so(
     monkeypatch.setattr(sys, "argv", ["retranslation.py", "--size", "tiny", "--threads", "1"])
     with pytest.raises(SystemExit, match="pip install ctranslate2"):
         main()
+
+
+def test_other_systems_stream_too() -> None:
+    rows = list(stream.measure("tiny", [6], repeats=1, others=True))
+    assert {name for name in stream.OTHERS if any(name in row["what"] for row in rows)} == {
+        *stream.OTHERS
+    }
+    assert not any("at_most" in r and r["at_most"] for r in rows if "hmt" not in r["what"])
+
+
+def test_batches_of_real_lengths_hold_little_padding() -> None:
+    rows = list(training.padding())
+    assert len(rows) == 3 and all(0 < row["value"] < 10 and is_met(row) for row in rows)
+
+
+@pytest.mark.slow  # each way in a process of its own
+def test_a_training_step_needs_less_memory_than_the_naive_one() -> None:
+    losses, step = memory.measure("tiny", 256)
+    assert losses["ours_mb"] < losses["naive_mb"] and step["ours_mb"] < step["naive_mb"]
+
+
+def test_naive_log_probs_are_the_same_numbers() -> None:
+    torch.manual_seed(1)
+    states, weight, gold = torch.randn(9, 8), torch.randn(30, 8), torch.randint(30, (9,))
+    for ours, naive in zip(
+        gold_log_prob(states, weight, gold),
+        memory.naive_log_prob(states, weight, gold),
+        strict=True,
+    ):
+        torch.testing.assert_close(ours, naive)
+
+
+def test_a_long_stream_is_soaked() -> None:
+    rows = list(soak.measure(60))
+    assert [row["unit"] for row in rows] == ["MB", "x"] * 2
+    text = list(soak.running_text(load(), 200))
+    assert 200 / 31 < sum(word.endswith(".") for word in text) < 200 / 4
+
+
+def test_preparation_is_measured() -> None:
+    whole, encoding, _ = prepare.measure(1000, 1)
+    assert whole["value"] > 0 and encoding["cores_used"] > 0

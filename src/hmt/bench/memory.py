@@ -1,59 +1,137 @@
-"""Peak memory of a training step's vocabulary losses, against the naive computation."""
+"""Peak memory of a training step, and of its vocabulary losses alone, against the naive way.
 
+Naive is the log-softmax of states x vocabulary, kept for the backward pass. Each measurement runs
+in a process of its own (`python -m hmt.bench.memory`): the peak of a process never goes down.
+"""
+
+import os
+import random
+import resource
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
-from hmt.bench.setting import Row
+import torch
+from torch import Tensor
+
+from hmt.bench.setting import SIZES, Row, random_system
+from hmt.errors import UserError
+from hmt.model.vocabulary import gold_log_prob
+from hmt.systems import hmt
+from hmt.systems.system import make_batch
 
 TARGET = 1 / 3
+LOWER, STATES, ROWS_PER_TOKEN = 5, 6, 4.75
+VOCABULARY = 32_000
+COPIES = 5  # of states x vocabulary that the naive way may hold at a time
 
-_SCRIPT = """
-import sys, torch
-from hmt.model.vocabulary import gold_log_prob
 
-def kilobytes(field):
-    for line in open("/proc/self/status"):
-        if line.startswith(field):
-            return int(line.split()[1])
+def measure(size: str, tokens: int) -> Iterator[Row]:
+    """Ours over naive, for about so many target tokens in sentences of 27."""
+    cells = ROWS_PER_TOKEN * VOCABULARY * 4 * COPIES
+    while tokens > 256 and tokens * cells > _available():
+        tokens //= 2  # the naive way must fit into this machine
+    for part, what in (("losses", "vocabulary losses"), ("step", "training step")):
+        ours, naive = (_child(part, size, tokens, way) for way in ("ours", "naive"))
+        yield {
+            "what": f"peak memory of {what}, {size}, {tokens} tokens, ours / naive",
+            "value": round(ours / naive, 3),
+            "unit": "x",
+            "at_most": round(TARGET, 3),
+            "ours_mb": round(ours),
+            "naive_mb": round(naive),
+        }
 
-rows, width, vocabulary, naive = (int(a) for a in sys.argv[1:])
-states = torch.randn(rows, width, requires_grad=True)
-weight = torch.randn(vocabulary, width, requires_grad=True)
-gold = torch.randint(vocabulary, (rows,))
-open("/proc/self/clear_refs", "w").write("5")  # forget the peak of the imports
-before = kilobytes("VmRSS")
-if naive:
+
+def _available() -> float:
+    """Bytes that this machine has to spare; where it does not say, enough is supposed."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+    except OSError:
+        return float("inf")
+    return next((int(x.split()[1]) * 1024 for x in lines if x.startswith("MemAvail")), 2**40)
+
+
+def _child(part: str, size: str, tokens: int, way: str) -> float:
+    """Megabytes that a step needs beyond what was there before it."""
+    dims = SIZES[size]
+    numbers = [dims[k] for k in ("width", "ffn", "heads", "encoder_layers", "decoder_layers")]
+    command = [sys.executable, "-m", "hmt.bench.memory", part, way, str(tokens)]
+    done = subprocess.run([*command, *map(str, numbers)], capture_output=True, text=True)
+    if done.returncode:
+        reason = (done.stderr.strip().splitlines() or ["it was ended from outside"])[-1]
+        raise UserError(f"Memory of {tokens} tokens ({way}) could not be measured: {reason}")
+    return float(done.stdout)
+
+
+def naive_log_prob(states: Tensor, weight: Tensor, gold: Tensor) -> tuple[Tensor, Tensor]:
+    """What gold_log_prob gives, the usual way. (N, D), (V, D), (N,) -> (N,) twice"""
     log_prob = (states @ weight.T).log_softmax(-1)
-    chosen, mean = log_prob.gather(1, gold[:, None])[:, 0], log_prob.mean(-1)
-else:
-    chosen, mean = gold_log_prob(states, weight, gold)
-(chosen.sum() + 0.1 * mean.sum()).backward()
-print(kilobytes("VmHWM") - before)
-"""
+    return log_prob.gather(1, gold[:, None])[:, 0], log_prob.mean(-1)
 
 
-def measure(tokens: int, rows_per_token: float, width: int, vocabulary: int) -> Iterator[Row]:
-    """Each in a process of its own: the peak of a process never goes down."""
-    rows = round(tokens * rows_per_token)
-    kilobytes = {}
-    for naive in (0, 1):
-        command = [
-            sys.executable,
-            "-c",
-            _SCRIPT,
-            str(rows),
-            str(width),
-            str(vocabulary),
-            str(naive),
-        ]
-        out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-        kilobytes[naive] = int(out)
-    yield {
-        "what": f"peak memory of vocabulary losses, {tokens} tokens, K=6, ours / naive",
-        "value": round(kilobytes[0] / kilobytes[1], 3),
-        "unit": "x",
-        "at_most": round(TARGET, 3),
-        "ours_mb": kilobytes[0] // 1024,
-        "naive_mb": kilobytes[1] // 1024,
+def _losses(way: str, tokens: int, width: int) -> None:
+    rows = round(tokens * ROWS_PER_TOKEN)
+    states = torch.randn(rows, width, requires_grad=True)
+    weight = torch.randn(VOCABULARY, width, requires_grad=True)
+    gold = torch.randint(VOCABULARY, (rows,))
+    before = _start()
+    chosen, mean = (naive_log_prob if way == "naive" else gold_log_prob)(states, weight, gold)
+    (chosen.sum() + 0.1 * mean.sum()).backward()
+    sys.stdout.write(str(_peak() - before))
+
+
+def _step(way: str, tokens: int) -> None:
+    if way == "naive":
+        hmt.gold_log_prob = naive_log_prob  # type: ignore[attr-defined]
+    draw = random.Random(1)
+    source, target = (
+        [[*(draw.randrange(4, VOCABULARY) for _ in range(26)), 2] for _ in range(tokens // 27)]
+        for _ in range(2)
+    )
+    system = random_system("hmt", "asked", lower=LOWER, states=STATES).train()
+    batch = make_batch(source, target)
+    before = _start()
+    system.loss(batch, draw).total.sum().backward()
+    sys.stdout.write(str(_peak() - before))
+
+
+def _start() -> float:
+    """Forget the peak so far where the system can; megabytes now."""
+    try:
+        Path("/proc/self/clear_refs").write_text("5")
+    except OSError:
+        return _peak()
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+def _peak() -> float:
+    """Greatest resident megabytes."""
+    try:
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return next(int(x.split()[1]) for x in lines if x.startswith("VmHWM")) / 1024
+    except (OSError, StopIteration):
+        unit = 2**20 if sys.platform == "darwin" else 1024
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
+
+
+def main(part: str, way: str, *numbers: str) -> None:
+    """The child: one step, its megabytes on standard output."""
+    tokens, width, ffn, heads, encoder_layers, decoder_layers = map(int, numbers)
+    if part == "losses":
+        _losses(way, tokens, width)
+        return
+    SIZES["asked"] = {
+        "width": width,
+        "ffn": ffn,
+        "heads": heads,
+        "encoder_layers": encoder_layers,
+        "decoder_layers": decoder_layers,
+        "vocabulary": VOCABULARY,
     }
+    _step(way, tokens)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,21 +1,20 @@
 """How fast a corpus is prepared, on how many cores, and whether memory stays flat.
 
-Makes a synthetic corpus (Zipf-distributed words, 25 per sentence), prepares it and opens it.
-The last line of output is JSON. Peak memory is that of the process and its workers together.
+Makes a synthetic corpus (Zipf-distributed words, 25 per sentence), prepares it and opens it. Memory
+is that of the process and its workers together.
 """
 
-import argparse
-import json
 import os
 import resource
-import shutil
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
+from hmt.bench.setting import Row
 from hmt.text.corpus import Corpus
 from hmt.text.prepare import Prepare, prepare
 
@@ -26,8 +25,9 @@ DISTINCT = 200_000
 def write_side(path: Path, pairs: int, seed: int) -> None:
     """Write sentences of random words, the n-th most frequent with probability ~ 1 / n."""
     draw = np.random.default_rng(seed)
-    letters = np.array(list("etaoinshrdlucmfwypvbgkjqxz"))
-    words = np.array(["".join(draw.choice(letters[:20], 2 + n % 9)) for n in range(DISTINCT)])
+    letters = np.array(list("etaoinshrdlucmfwypvb"))
+    long = draw.choice(letters, (DISTINCT, 10)).view("<U10")[:, 0].tolist()
+    words = np.array([word[: 2 + n % 9] for n, word in enumerate(long)])
     chances = 1 / np.arange(10, DISTINCT + 10)
     edges = np.cumsum(chances / chances.sum())
     with path.open("w", encoding="utf-8") as file:
@@ -80,23 +80,26 @@ def workers_seconds() -> float:
     return use.ru_utime + use.ru_stime
 
 
-def measure(folder: Path, options: argparse.Namespace) -> dict[str, float | int]:
-    """Prepare a corpus in `folder` and measure it."""
-    pairs = options.pairs
-    for name, n, seed in (("s", pairs, 1), ("t", pairs, 2), ("vs", 1000, 3), ("vt", 1000, 4)):
-        write_side(folder / name, n, seed)
+def measure(pairs: int, workers: int) -> Iterator[Row]:
+    """Write, prepare and open `pairs` sentence pairs with 32,000 symbols."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for side, n, seed in (("s", pairs, 1), ("t", pairs, 2), ("vs", 1000, 3), ("vt", 1000, 4)):
+            write_side(folder / side, n, seed)
+        yield from _prepared(folder, pairs, workers)
+
+
+def _prepared(folder: Path, pairs: int, workers: int) -> Iterator[Row]:
     settings = Prepare(
         source=folder / "s",
         target=folder / "t",
         valid_source=folder / "vs",
         valid_target=folder / "vt",
         output=folder / "out",
-        size=options.size,
-        vocabulary_lines=options.vocabulary_lines,
-        workers=options.workers,
+        size=32_000,
+        workers=workers,
     )
-    load = os.getloadavg()[0]
-    watch = Watch()
+    watch, at_start, others = Watch(), family_memory(), workers_seconds()
     begin = time.perf_counter()
     prepare(settings, watch.progress)
     seconds = time.perf_counter() - begin
@@ -107,48 +110,26 @@ def measure(folder: Path, options: argparse.Namespace) -> dict[str, float | int]
     )
     # The workers' tables of words fill up first: from a fifth on, memory should stand still.
     settled = watch.marks["train"][len(watch.marks["train"]) // 5]
-    own, workers = end[2] - start[2], workers_seconds()
+    used = end[2] - start[2] + workers_seconds() - others
     begin = time.perf_counter()
     corpus = Corpus.open(folder / "out", "train")
     opened = time.perf_counter() - begin
     assert len(corpus) == pairs
-    return {
-        "pairs": pairs,
-        "load_of_others": round(load, 1),
+    name = f"prepare, {pairs} pairs"
+    yield {
+        "what": name,
+        "value": round(pairs / seconds),
+        "unit": "pairs/s",
         "seconds": round(seconds, 1),
-        "pairs_per_second": round(pairs / seconds),
         "vocabulary_seconds": round(start[1] - checked[1], 1),
-        "vocabulary_processor_seconds": round(start[2] - checked[2], 1),
-        "encoding_pairs_per_second": round(pairs / (end[1] - start[1])),
-        "encoding_processor_seconds_main": round(own, 1),
-        "encoding_processor_seconds_workers": round(workers, 1),
-        "encoding_cores_used": round((own + workers) / (end[1] - start[1]), 2),
-        "cores": os.cpu_count() or 1,
-        "encoding_memory_growth_mb": round((end[3] - settled[3]) / 2**20, 1),
-        "peak_memory_mb": round(max(watch.peaks.values()) / 2**20),
-        "encoding_peak_memory_mb": round(watch.peaks.get("train", 0) / 2**20),
-        "open_milliseconds": round(opened * 1000, 1),
-        "tokens": int(corpus.source_lengths.sum() + corpus.target_lengths.sum()),
+        "peak_mb": round((max(watch.peaks.values(), default=at_start) - at_start) / 2**20),
     }
-
-
-def main() -> None:
-    """Read the options, measure, print."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--pairs", type=int, default=1_000_000)
-    parser.add_argument("--size", type=int, default=32_000)
-    parser.add_argument("--vocabulary-lines", type=int, default=2_000_000)
-    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
-    options = parser.parse_args()
-    folder = Path(tempfile.mkdtemp())
-    try:
-        result = measure(folder, options)
-    finally:
-        shutil.rmtree(folder)
-    for name, value in result.items():
-        print(f"{name:36} {value:>14,}")
-    print(json.dumps(result))
-
-
-if __name__ == "__main__":
-    main()
+    yield {
+        "what": f"{name}, encoding",
+        "value": round(pairs / (end[1] - start[1])),
+        "unit": "pairs/s",
+        "cores_used": round(used / (end[1] - start[1]), 2),
+        "memory_gained_mb": round((end[3] - settled[3]) / 2**20, 1),
+    }
+    row: Row = {"what": f"{name}, opening", "value": round(opened * 1000, 1), "unit": "ms"}
+    yield row
