@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 from lively import lively_hmt
 
+import hmt
 from hmt.errors import UserError
 from hmt.streaming import session as session_module
 from hmt.streaming.engine import Engine
+from hmt.streaming.loops import loop_token
 from hmt.streaming.model import Model
 from hmt.streaming.session import Session
 from hmt.systems.system import Stream
@@ -202,3 +204,42 @@ def test_a_tokenizer_of_another_model_is_refused(model: Model) -> None:
     other = train_bpe(TEXT, 40)
     with pytest.raises(UserError, match="40"):
         Model(model.system, (other, other), {})
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        ([], None),
+        ([7] * 4, None),
+        ([7] * 5, 7),
+        ([4, 7, 7, 7, 7, 7], 7),
+        ([7] * 5 + [4], None),
+        ([4, 5, 4, 5, 4], None),
+        ([4, 5] * 3, 4),
+        ([9, 5, 4, 5, 4, 5, 4], 5),
+        ([4, 5, 6] * 3, 4),
+        (list(range(4, 12)) * 3, 4),
+        (list(range(4, 13)) * 3, None),
+    ],
+)
+def test_a_loop_is_seen_when_it_has_gone_round(target: list[int], expected: int | None) -> None:
+    assert loop_token(target) == expected
+
+
+def test_a_model_that_avoids_loops_leaves_them_and_changes_nothing_else() -> None:
+    """Planted bugs: the token is forbidden for all streams of the pass; the setting is not read."""
+    shipped = hmt.load()
+    free = hmt.load()
+    free.config = {**free.config, "avoids_loops": False}
+    lines = ["x" * 200, "Ich habe keine Zeit.", "und " * 30, "Buch zehntausend", "Was ist das?"]
+    guarded, plain = shipped.translate(lines), free.translate(lines)
+    for one, other in zip(guarded, plain, strict=True):
+        tokens = one.target_tokens
+        assert all(loop_token(tokens[:n]) != tokens[n] for n in range(len(tokens)))
+        if all(
+            loop_token(other.target_tokens[:n]) != token
+            for n, token in enumerate(other.target_tokens)
+        ):
+            assert other.target_tokens == tokens
+    assert any(a.prediction != b.prediction for a, b in zip(guarded, plain, strict=True))
+    assert any(a.prediction == b.prediction for a, b in zip(guarded, plain, strict=True))

@@ -14,7 +14,6 @@ from typing import Any
 
 from hmt.errors import UserError
 from hmt.evaluation.simuleval import answers
-from hmt.streaming.engine import Engine
 from hmt.streaming.model import Model
 from hmt.streaming.record import Record
 from hmt.streaming.session import MAX_SENTENCE_TOKENS
@@ -259,7 +258,7 @@ class ModelAudit:
             ]
             for cut in cuts
         ]
-        engine = Engine(self.model.system, slots=len(cuts))
+        engine = self.model.engine(len(cuts))
         for n, stream in engine.translate(changed, self.model.knobs(**self.knobs)):
             yield cuts[n], self.model.record(stream, tokenizer.decode(changed[n]))
 

@@ -14,7 +14,6 @@ from typing import Any
 import torch
 
 from hmt.errors import UserError
-from hmt.streaming.engine import Engine
 from hmt.streaming.model import Model, load
 from hmt.systems import SYSTEMS, from_plain
 from hmt.text.words import EOS, SPECIALS, WholeWords
@@ -30,7 +29,7 @@ class Interpreter:
 
     def __init__(self, model: Model, knobs: Any) -> None:
         self.model = model
-        self.engine = Engine(model.system)
+        self.engine = model.engine()
         self.stream = self.engine.open(knobs)
         self.words = WholeWords(model.target_tokenizer)
         self.shown = 0

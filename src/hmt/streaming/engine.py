@@ -22,6 +22,7 @@ from hmt.model.moments import NOBODY, Rows
 from hmt.model.transformer import Packing, SourceView
 from hmt.model.vocabulary import at_least_float32
 from hmt.streaming.cache import Cache
+from hmt.streaming.loops import loop_token
 from hmt.systems.system import PassOutput, Plan, Read, Stream, System, Write
 from hmt.text.tokenizer import BOS, EOS, PAD
 
@@ -44,9 +45,14 @@ class Engine:
     """Slots for streams of one system, and the loop that advances them."""
 
     def __init__(
-        self, system: System, slots: int = 1, clock: Callable[[], float] = time.monotonic
+        self,
+        system: System,
+        slots: int = 1,
+        clock: Callable[[], float] = time.monotonic,
+        avoids_loops: bool = False,
     ) -> None:
         self.system = system.eval()
+        self.avoids_loops = avoids_loops
         self.parts = system.parts
         self.slots = slots
         self.clock = clock
@@ -309,6 +315,9 @@ class Engine:
         log_prob = at_least_float32(output.transformer.output(states)).log_softmax(-1)
         choice = log_prob.clone()
         choice[:, [BOS, PAD]] = -math.inf
+        for n, stream in enumerate(streams):
+            if self.avoids_loops and (token := loop_token(stream.target)) is not None:
+                choice[n, token] = -math.inf
         tokens = choice.argmax(-1).tolist()
         for n, stream in enumerate(streams):
             if stream.forced is not None:

@@ -54,7 +54,11 @@ class Model:
     def session(self, cuts_sentences: bool = False, **knobs: Any) -> Session:
         """A live translation of its own; for running text, cut where punctuation ends sentences."""
         cutter = SentenceCutter() if cuts_sentences else None
-        return Session(self, Engine(self.system), self.knobs(**knobs), cutter)
+        return Session(self, self.engine(), self.knobs(**knobs), cutter)
+
+    def engine(self, slots: int = 1) -> Engine:
+        """An engine that writes as the model's configuration says."""
+        return Engine(self.system, slots, avoids_loops=self.config.get("avoids_loops") is True)
 
     def translate(self, lines: Sequence[str], batch: int = 64, **knobs: Any) -> list[Record]:
         """Simulate streaming of whole sentences, `batch` at a time; records in order."""
@@ -82,7 +86,7 @@ class Model:
         for n, source in enumerate(sources):
             if not source:  # where nothing is said, nothing is written
                 yield n, self.record(nothing, lines[n], n)
-        engine = Engine(self.system, slots=max(1, min(batch, len(said))))
+        engine = self.engine(max(1, min(batch, len(said))))
         for found, stream in engine.translate([sources[n] for n in said], settings):
             yield said[found], self.record(stream, lines[said[found]], said[found])
 
