@@ -11,6 +11,7 @@ kept between calls: what an earlier pass computed comes in through `Remember`.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -260,28 +261,31 @@ class Positions(nn.Module):
 
     def __init__(self, width: int) -> None:
         super().__init__()
-        half = width // 2
-        steps = torch.arange(half, dtype=torch.float64) * -(math.log(10000.0) / max(half - 1, 1))
-        # No buffer: a model cast to half precision would count its positions in it.
-        self.frequencies = steps.exp()
-        self.tables: dict[torch.dtype, Tensor] = {}
+        self.width = width
 
     def forward(self, positions: Tensor, dtype: torch.dtype) -> Tensor:
         """(...,) from 0 -> (..., D)"""
         # A GPU would have to be waited for to know the largest position, and needs no table.
-        if positions.device.type != "cpu" or (needed := int(positions.max()) + 1) > LONGEST_TABLE:
-            return self.sinusoids(positions, dtype)
-        table = self.tables.get(dtype)
-        if table is None or len(table) < needed:
-            with torch.inference_mode(False):
-                table = self.tables[dtype] = self.sinusoids(torch.arange(2 * needed), dtype)
-        return table[positions]
+        if positions.device.type != "cpu" or (largest := int(positions.max())) >= LONGEST_TABLE:
+            return sinusoids(positions, self.width, dtype)
+        return sinusoid_table(1 << max(largest, 31).bit_length(), self.width, dtype)[positions]
 
-    def sinusoids(self, positions: Tensor, dtype: torch.dtype) -> Tensor:
-        """(...,) -> (..., D)"""
-        # Angles in double precision: at position 500 float32 would already be off by 3e-5.
-        angles = (positions + 2).double()[..., None] * self.frequencies.to(positions.device)
-        return torch.cat([angles.sin(), angles.cos()], dim=-1).to(dtype)
+
+def sinusoids(positions: Tensor, width: int, dtype: torch.dtype) -> Tensor:
+    """(...,) -> (..., D)"""
+    half = width // 2
+    steps = torch.arange(half, dtype=torch.float64, device=positions.device)
+    frequencies = (steps * -(math.log(10000.0) / max(half - 1, 1))).exp()
+    # Angles in double precision: at position 500 float32 would already be off by 3e-5.
+    angles = (positions + 2).double()[..., None] * frequencies
+    return torch.cat([angles.sin(), angles.cos()], dim=-1).to(dtype)
+
+
+@lru_cache(maxsize=32)
+def sinusoid_table(length: int, width: int, dtype: torch.dtype) -> Tensor:
+    """Those of the first positions, made once. -> (length, D)"""
+    with torch.inference_mode(False):  # training may use it after a stream has made it
+        return sinusoids(torch.arange(length), width, dtype)
 
 
 @dataclass
