@@ -30,7 +30,8 @@ def scorers(tokenize: str = "13a") -> dict[str, BLEU | CHRF]:
     except (ImportError, RuntimeError, OSError) as error:
         reason = " ".join(str(error).split()).rstrip(".")
         raise UserError(f"the BLEU tokenizer {tokenize!r} cannot be used: {reason}.") from None
-    papers = BLEU(tokenize="none", lowercase=True, force=True)
+    # multi-bleu -lc of tokenised text; the tokenizer leaves text alone that is tokenised already
+    papers = BLEU(tokenize=tokenize, lowercase=True, force=True)
     return {"bleu": bleu, "chrf": CHRF(), "bleu_tokenised_lc": papers}
 
 
