@@ -6,7 +6,6 @@ ships. The variants of torchao are left out where it is not installed. The last 
 """
 
 import argparse
-import copy
 import os
 import random
 from collections.abc import Callable, Iterator
@@ -42,9 +41,16 @@ class Output(nn.Module):
         return self.linear(x)
 
 
+def ordinary(system: System) -> System:
+    """A copy whose matrices are not arranged as those in single precision are."""
+    other = type(system)(system.config)
+    other.load_state_dict(system.state_dict())
+    return other.eval()
+
+
 def quantised(system: System, change: Callable[[nn.Module], nn.Module]) -> System:
     """A copy with all linear layers changed."""
-    system = copy.deepcopy(system).eval()
+    system = ordinary(system)
     for transformer in system.parts:
         table = transformer.output
         own = nn.Linear(table.in_features, table.out_features, bias=False)
@@ -81,7 +87,7 @@ def variants() -> dict[str, Callable[[System], System]]:
         "float32": lambda system: system,
         "int8 per matrix, torch": partial(quantised, change=partial(dynamic, "matrix")),
         "int8 per row, torch": partial(quantised, change=partial(dynamic, "row")),
-        "bfloat16": lambda system: copy.deepcopy(system).bfloat16(),
+        "bfloat16": lambda system: ordinary(system).bfloat16(),
     }
     try:
         from torchao.quantization import (
