@@ -17,7 +17,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -205,13 +205,12 @@ def ratio_rows(totals: dict[str, list[float]], where: str) -> list[Row]:
     return rows
 
 
-def compare_random(options: argparse.Namespace, folder: Path) -> list[Row]:
+def compare_random(options: argparse.Namespace, folder: Path) -> Iterator[Row]:
     """Random weights: time alone. A prefix of n tokens becomes n target tokens."""
     size, draw = options.size, random.Random(1)
     convert(random_system("full", size, encoder="bidirectional"), folder)
     single, small = (Translator(folder, kind, options.threads) for kind in ("float32", "int8"))
     engine = Engine(random_system("hmt", size, lower=5, states=6))
-    rows: list[Row] = []
     for length in options.lengths:
         source, target = (random_sentence(draw, size, length) for _ in range(2))
         ways: dict[str, Callable[[], list[float]]] = {
@@ -227,17 +226,14 @@ def compare_random(options: argparse.Namespace, folder: Path) -> list[Row]:
                     runs[name].append(seconds)
         for name, each in runs.items():
             last = statistics.median(seconds[-1] for seconds in each)
-            rows.append(
-                {
-                    "what": f"re-translation, {size}, {length} words, {name}",
-                    "value": round(statistics.median(map(sum, each)) / length * 1000, 2),
-                    "unit": "ms/word",
-                    "last_word_ms": round(last * 1000, 2),
-                }
-            )
+            yield {
+                "what": f"re-translation, {size}, {length} words, {name}",
+                "value": round(statistics.median(map(sum, each)) / length * 1000, 2),
+                "unit": "ms/word",
+                "last_word_ms": round(last * 1000, 2),
+            }
         totals = {name: [sum(seconds) for seconds in each] for name, each in runs.items()}
-        rows += ratio_rows(totals, f"{size}, {length} words")
-    return rows
+        yield from ratio_rows(totals, f"{size}, {length} words")
 
 
 def prefix_seconds(translator: Translator, source: Sequence[int]) -> list[float]:
@@ -277,24 +273,27 @@ def main() -> None:
     parser.add_argument("--size", choices=("tiny", "base"), help="random weights instead")
     parser.add_argument("--lengths", type=int, nargs="+", default=[10, 25, 50, 100])
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--threads", type=int, default=2)
+    # PyTorch and CTranslate2 bring an OpenMP of their own each: with more threads than one, those of
+    # the one that rests keep the cores from the other, which made CTranslate2 six times slower.
+    parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     load_before = round(os.getloadavg()[0], 1)
+    rows: list[Row] = []
     try:
         if options.size is None and (options.full is None or options.source is None):
             raise UserError("Give --full and --source (trained models), or --size (random ones).")
         with tempfile.TemporaryDirectory() as folder:
             measure = compare_trained if options.size is None else compare_random
-            rows = measure(options, Path(folder) / "model")
+            for row in measure(options, Path(folder) / "model"):
+                rows.append(row)
+                print(line(row), flush=True)
     except ModuleNotFoundError as error:
         if error.name != "ctranslate2":
             raise
         sys.exit("This comparison needs CTranslate2: pip install ctranslate2 (or hmt[bench]).")
     except UserError as error:
         sys.exit(str(error))
-    for row in rows:
-        print(line(row))
     about = {"threads": options.threads, "size": options.size, "load_before": load_before}
     print(finish(rows, **about))
 
