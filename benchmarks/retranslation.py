@@ -273,8 +273,8 @@ def main() -> None:
     parser.add_argument("--size", choices=("tiny", "base"), help="random weights instead")
     parser.add_argument("--lengths", type=int, nargs="+", default=[10, 25, 50, 100])
     parser.add_argument("--repeats", type=int, default=3)
-    # PyTorch and CTranslate2 each bring an OpenMP: with two threads, those of the one that rests
-    # keep the cores from the other, and CTranslate2 was measured six times slower than with one.
+    # With two threads CTranslate2 was measured several times slower than with one, probably because
+    # its OpenMP and that of PyTorch hold each other up inside one process.
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
