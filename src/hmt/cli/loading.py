@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 DEVICE = typer.Option("cpu", help="Where to compute: cpu, cuda, cuda:1 ...")
 
 
-def open_model(path: Path | None, device: str) -> "Model":
+INT8 = typer.Option(False, "--int8", help="Linear layers in eight bits (CPU, large models).")
+
+
+def open_model(path: Path | None, device: str, int8: bool = False) -> "Model":
     """Load a model onto a device that this machine has."""
     import torch
 
@@ -25,4 +28,4 @@ def open_model(path: Path | None, device: str) -> "Model":
         raise UserError(f"There is no device {device!r}; name one like cpu or cuda:0.") from None
     if kind != "cpu" and not (kind == "cuda" and torch.cuda.is_available()):
         raise UserError(f"The device {device!r} is not available on this machine; use cpu.")
-    return load(path, device)
+    return load(path, device, int8)

@@ -12,6 +12,7 @@ import torch
 from hmt.errors import UserError
 from hmt.streaming.engine import Engine
 from hmt.streaming.packed import pack
+from hmt.streaming.quantised import quantise
 from hmt.streaming.record import Record
 from hmt.streaming.session import MAX_SENTENCE_TOKENS, Session
 from hmt.systems.directory import load_system
@@ -125,14 +126,21 @@ class Model:
         return word_ends(self.source_tokenizer, stream.source)
 
 
-def load(path: str | Path | None = None, device: str = "cpu") -> Model:
-    """A model: the one that ships, a model directory, or "user/model" on the Hugging Face hub."""
+def load(path: str | Path | None = None, device: str = "cpu", int8: bool = False) -> Model:
+    """A model: the one that ships, a model directory, or "user/model" on the Hugging Face hub.
+
+    `int8` stores linear layers in eight bits: large models become about twice as fast on a CPU.
+    """
+    if int8 and torch.device(device).type != "cpu":
+        raise UserError(f"int8 is for the CPU, not for {device}: leave out one of the two.")
     directory = PRETRAINED if path is None else Path(path)
     if path is not None and not directory.exists() and HUB_NAME.fullmatch(str(path)):
         directory = fetch(str(path))
     system, config = load_system(directory)
     system.to(torch.device(device))
-    if torch.device(device).type == "cpu":
+    if int8:
+        quantise(system)
+    elif torch.device(device).type == "cpu":
         pack(system)
     return Model(system, open_tokenizers(directory), config)
 
