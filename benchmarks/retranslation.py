@@ -289,7 +289,7 @@ def main() -> None:
                 rows.append(row)
                 print(line(row), flush=True)
     except ModuleNotFoundError as error:
-        if error.name != "ctranslate2":
+        if (error.name or "").split(".")[0] != "ctranslate2":
             raise
         sys.exit("This comparison needs CTranslate2: pip install ctranslate2 (or hmt[bench]).")
     except UserError as error:
