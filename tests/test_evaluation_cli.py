@@ -178,6 +178,22 @@ def test_the_table_names_conventions_and_the_scores_hold_the_options(
     assert point_of(world / "aware")["intervals"] is None
 
 
+def test_scores_of_another_version_are_not_kept(hmt: Call, world: Path) -> None:
+    """Planted bug: a point is taken over though its numbers meant something else then."""
+    assert hmt("evaluate", "run", *TEST, "--output", "older", *SHORT).code == 0
+    path = world / "older" / "scores.json"
+    content = json.loads(path.read_text())
+    right = content["points"][0]["quality"]["bleu_tokenised_lc"]
+    content["points"][0]["quality"]["bleu_tokenised_lc"] = -1.0
+    path.write_text(json.dumps(content))
+    assert hmt("evaluate", "run", *TEST, "--output", "older", *SHORT).code == 0
+    assert point_of(world / "older")["quality"]["bleu_tokenised_lc"] == -1.0  # the same version
+    content["points"][0]["conventions"]["quality"]["bleu_tokenised_lc"] = "something else"
+    path.write_text(json.dumps(content))
+    assert hmt("evaluate", "run", *TEST, "--output", "older", *SHORT).code == 0
+    assert point_of(world / "older")["quality"]["bleu_tokenised_lc"] == right
+
+
 def test_clocks_of_sentences_side_by_side_are_told(hmt: Call, world: Path) -> None:
     options = ["--output", "hasty", "--seconds-per-word", "0.4", "--batch", "4", *SHORT]
     answer = hmt("evaluate", "run", *TEST, *options)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from hmt.errors import UserError
+from hmt.evaluation.conventions import quality_conventions
 from hmt.evaluation.logs import row_of, write_log, write_simuleval_config
 from hmt.evaluation.records import numbered_lines, read_records, write_records
 from hmt.evaluation.scores import STANDARD, Point, Scoring, add_point, read_points, score
@@ -197,7 +198,7 @@ def _keep(folder: Path, records: Sequence[Record]) -> None:
 def _point(
     output: Path, records: Sequence[Record], settings: dict[str, Any], scoring: Scoring
 ) -> Point:
-    """Score a setting, unless scores.json has it, scored in the same way."""
+    """Score a setting, unless scores.json has it, scored in the same way by a like version."""
     path = output / "scores.json"
     plain, asked = json.loads(json.dumps([settings, asdict(scoring)]))
     for point in read_points(path):
@@ -205,6 +206,7 @@ def _point(
             point["settings"] == plain
             and point.get("scoring") == asked
             and point.get("sentences") == len(records)
+            and point["conventions"]["quality"] == quality_conventions(scoring.tokenize)
         ):
             return point
     point = score(records, settings=settings, **asdict(scoring))
