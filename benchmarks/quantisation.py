@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from hmt.bench.report import finish, line
 from hmt.bench.setting import Row, interleaved, random_sentence, random_system, ratio_row, ratios
@@ -24,21 +24,10 @@ from hmt.evaluation.evaluate import read_parallel
 from hmt.evaluation.quality import quality
 from hmt.streaming.engine import Engine
 from hmt.streaming.model import load
+from hmt.streaming.quantised import Change, in_eight_bits, quantise
 from hmt.systems.system import System
 
 WANTED, WANTED_LOSS = 1.3, 0.3
-
-
-class Output(nn.Module):
-    """An output layer in few bits beside the float table that embeddings share with it."""
-
-    def __init__(self, table: nn.Linear, linear: nn.Module) -> None:
-        super().__init__()
-        self.weight, self.linear = table.weight, linear
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(N, D) -> (N, V)"""
-        return self.linear(x)
 
 
 def ordinary(system: System) -> System:
@@ -48,29 +37,11 @@ def ordinary(system: System) -> System:
     return other.eval()
 
 
-def quantised(system: System, change: Callable[[nn.Module], nn.Module]) -> System:
+def quantised(system: System, change: Change) -> System:
     """A copy with all linear layers changed."""
     system = ordinary(system)
-    for transformer in system.parts:
-        table = transformer.output
-        own = nn.Linear(table.in_features, table.out_features, bias=False)
-        own.weight = nn.Parameter(table.weight.detach().clone())
-        transformer.encoder, transformer.decoder = map(
-            change, (transformer.encoder, transformer.decoder)
-        )
-        transformer.output = Output(table, change(nn.Sequential(own)))
+    quantise(system, change)
     return system
-
-
-def dynamic(per: str, module: nn.Module) -> nn.Module:
-    """PyTorch's own int8, activations quantised on the fly; one scale per matrix or per row."""
-    from torch.ao import quantization
-
-    configs = {
-        "matrix": quantization.default_dynamic_qconfig,
-        "row": quantization.per_channel_dynamic_qconfig,
-    }
-    return quantization.quantize_dynamic(module, {nn.Linear: configs[per]})
 
 
 def with_torchao(config: Any, module: nn.Module) -> nn.Module:
@@ -85,8 +56,8 @@ def variants() -> dict[str, Callable[[System], System]]:
     """Name -> what makes it from a system in single precision."""
     found: dict[str, Callable[[System], System]] = {
         "float32": lambda system: system,
-        "int8 per matrix, torch": partial(quantised, change=partial(dynamic, "matrix")),
-        "int8 per row, torch": partial(quantised, change=partial(dynamic, "row")),
+        "int8 per matrix, torch": partial(quantised, change=partial(in_eight_bits, per="matrix")),
+        "int8 per row, torch": partial(quantised, change=in_eight_bits),
         "bfloat16": lambda system: ordinary(system).bfloat16(),
     }
     try:

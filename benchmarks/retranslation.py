@@ -26,7 +26,7 @@ import torch
 from conversion import Translator, convert
 
 from hmt.bench.report import finish, line
-from hmt.bench.setting import Row, random_sentence, random_system
+from hmt.bench.setting import Row, random_sentence, random_system, ratio_row, ratios
 from hmt.errors import UserError
 from hmt.evaluation.evaluate import read_parallel
 from hmt.evaluation.latency import average_lagging
@@ -190,19 +190,12 @@ def _total(live: Live) -> float:
 
 def ratio_rows(totals: dict[str, list[float]], where: str) -> list[Row]:
     """Whole time of each way over ours, repeat by repeat."""
-    rows = []
-    for name, seconds in totals.items():
-        if name != "our session":
-            each = [a / b for a, b in zip(seconds, totals["our session"], strict=True)]
-            rows.append(
-                {
-                    "what": f"re-translation, {where}, {name} / our session",
-                    "value": round(statistics.median(each), 2),
-                    "unit": "x",
-                    "spread": [round(min(each), 2), round(max(each), 2)],
-                }
-            )
-    return rows
+    found = ratios(totals, "our session")
+    return [
+        ratio_row(f"re-translation, {where}, {name} / our session", found[name], None)
+        for name in totals
+        if name != "our session"
+    ]
 
 
 def compare_random(options: argparse.Namespace, folder: Path) -> Iterator[Row]:

@@ -92,10 +92,14 @@ def random_tokens(draw: random.Random, length: int, vocabulary: int = VOCABULARY
 
 
 def run_alone(
-    system: HMT, source: list[int], knobs: HMTKnobs, forced: list[int] | None = None
+    system: HMT,
+    source: list[int],
+    knobs: HMTKnobs,
+    forced: list[int] | None = None,
+    engine: Engine | None = None,
 ) -> Stream:
     """One stream in an engine of its own, word by word."""
-    engine = Engine(system)
+    engine = engine or Engine(system)
     stream = engine.open(knobs, forced)
     for token in source:
         engine.push(stream, [token])

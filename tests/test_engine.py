@@ -197,13 +197,7 @@ def test_each_state_is_computed_exactly_once(seed: int) -> None:
     knobs = random_knobs(draw, ("multiple", "max", "selected"))
     source = random_tokens(draw, draw.randint(0, 12))
     engine = Engine(system)
-    stream = engine.open(knobs)
-    for token in source:
-        engine.push(stream, [token])
-        engine.advance([stream])
-    if not stream.has_ended:
-        engine.finish(stream)
-        engine.advance([stream])
+    stream = run_alone(system, source, knobs, engine=engine)
     moments = naive_moments(knobs.lower, knobs.states, len(source) + 1, len(stream.target))
     exist = {(i, t) for i, own in enumerate(moments, 1) for t in own if t <= stream.read}
     noted = {(i, t) for i, own in enumerate(stream.states, 1) for t in own}
@@ -227,13 +221,7 @@ def test_source_that_has_arrived_saves_passes_and_changes_nothing(seed: int) -> 
     knobs = random_knobs(draw, ("multiple", "max", "selected"))
     source = random_tokens(draw, draw.randint(0, 12))
     live = Engine(system)
-    one = live.open(knobs)
-    for token in source:
-        live.push(one, [token])
-        live.advance([one])
-    if not one.has_ended:
-        live.finish(one)
-        live.advance([one])
+    one = run_alone(system, source, knobs, engine=live)
     engine = Engine(system)
     [(_, stream)] = engine.translate([source], knobs)
     assert (stream.target, stream.reads) == (one.target, one.reads)

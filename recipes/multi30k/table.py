@@ -3,10 +3,11 @@
 FOLDER is what `hmt evaluate --output` wrote.
 """
 
-import json
 import sys
 from pathlib import Path
 from typing import Any
+
+from hmt.evaluation.scores import read_points
 
 DIALS = ("lower", "k", "delta", "threshold")  # the setting that a line is named after
 TOKEN, WORD = ("AL", "DAL"), ("AL", "LAAL", "DAL")
@@ -32,7 +33,7 @@ def main(*folders: str) -> None:
     print(f"| | BLEU | tokenised, lc | {' | '.join(latency)} |")
     print("|---" * (3 + len(latency)) + "|")
     for folder in map(Path, folders):
-        points = json.loads((folder / "scores.json").read_text(encoding="utf-8"))["points"]
+        points = read_points(folder / "scores.json")
         settings = [p["settings"] for p in points]
         varying = [d for d in DIALS if len({str(s.get(d)) for s in settings}) > 1]
         for point in sorted(points, key=lambda p: p["latency"]["token"]["AL"]):

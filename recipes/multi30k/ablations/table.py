@@ -4,10 +4,11 @@ The paper's figures are of WMT15 De-En with Transformer-Base, L = 3 and K = 6 wh
 said; ours are of Multi30k with a small model, L = 2 and K = 4.  Only their order can be compared.
 """
 
-import json
 import sys
 from pathlib import Path
 from typing import Any
+
+from hmt.evaluation.scores import read_points
 
 # what, the paper's (AL, BLEU), folder of ours, the setting that its point must have
 LINES: list[tuple[str, tuple[float, float] | None, str, dict[str, Any]]] = [
@@ -44,7 +45,7 @@ LINES: list[tuple[str, tuple[float, float] | None, str, dict[str, Any]]] = [
 
 def point(folder: Path, setting: dict[str, Any]) -> tuple[float, float, list[float]]:
     """AL (token), BLEU and its interval at the one point that has the setting."""
-    points = json.loads((folder / "scores.json").read_text(encoding="utf-8"))["points"]
+    points = read_points(folder / "scores.json")
     (found,) = (p for p in points if setting.items() <= p["settings"].items())
     interval = found["intervals"]["quality"]["bleu"]
     return found["latency"]["token"]["AL"], found["quality"]["bleu"], interval

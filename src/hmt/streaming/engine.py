@@ -315,9 +315,10 @@ class Engine:
         log_prob = at_least_float32(output.transformer.output(states)).log_softmax(-1)
         choice = log_prob.clone()
         choice[:, [BOS, PAD]] = -math.inf
-        for n, stream in enumerate(streams):
-            if self.avoids_loops and (token := loop_token(stream.target)) is not None:
-                choice[n, token] = -math.inf
+        if self.avoids_loops:
+            for n, stream in enumerate(streams):
+                if (token := loop_token(stream.target)) is not None:
+                    choice[n, token] = -math.inf
         tokens = choice.argmax(-1).tolist()
         for n, stream in enumerate(streams):
             if stream.forced is not None:

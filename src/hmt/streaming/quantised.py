@@ -4,21 +4,25 @@ Shapes: N rows, D width, V vocabulary.
 """
 
 import warnings
+from collections.abc import Callable
 
 from torch import Tensor, nn
 
 from hmt.systems.system import System
 
+Change = Callable[[nn.Module], nn.Module]
+"""What makes a module with fewer bits of one with linear layers."""
+
 
 class QuantisedOutput(nn.Module):
-    """The output layer in eight bits, beside the float table that it shares with embeddings."""
+    """An output layer in few bits, beside the float table that it shares with embeddings."""
 
-    def __init__(self, table: nn.Linear) -> None:
+    def __init__(self, table: nn.Linear, change: Change) -> None:
         super().__init__()
         own = nn.Linear(table.in_features, table.out_features, bias=False)
         own.weight = nn.Parameter(table.weight.detach().clone())
         self.weight = table.weight
-        self.linear = in_eight_bits(nn.Sequential(own))
+        self.linear = change(nn.Sequential(own))
 
     def forward(self, x: Tensor) -> Tensor:
         """(N, D) -> (N, V)"""
@@ -26,21 +30,24 @@ class QuantisedOutput(nn.Module):
         return out
 
 
-def quantise(system: System) -> None:
+def in_eight_bits(module: nn.Module, per: str = "row") -> nn.Module:
+    """A copy with one scale per row, or per matrix; activations are quantised on the fly."""
+    from torch.ao import quantization
+
+    configs = {
+        "matrix": quantization.default_dynamic_qconfig,
+        "row": quantization.per_channel_dynamic_qconfig,
+    }
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that it will move to another package
+        made: nn.Module = quantization.quantize_dynamic(module, {nn.Linear: configs[per]})
+    return made
+
+
+def quantise(system: System, change: Change = in_eight_bits) -> None:
     """Change all linear layers of a system's Transformers; it can only translate afterwards."""
     for transformer in system.parts:
         for name in ("encoder", "decoder"):
-            setattr(transformer, name, in_eight_bits(getattr(transformer, name)))
-        transformer.output = QuantisedOutput(transformer.output)  # type: ignore[assignment]
-
-
-def in_eight_bits(module: nn.Module) -> nn.Module:
-    """A copy with one scale per row of each matrix."""
-    from torch.ao import quantization
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that it will move to another package
-        made: nn.Module = quantization.quantize_dynamic(
-            module, {nn.Linear: quantization.per_channel_dynamic_qconfig}
-        )
-    return made
+            setattr(transformer, name, change(getattr(transformer, name)))
+        output = QuantisedOutput(transformer.output, change)
+        transformer.output = output  # type: ignore[assignment]
