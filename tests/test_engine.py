@@ -213,8 +213,8 @@ def test_each_state_is_computed_exactly_once(seed: int) -> None:
 def test_source_that_has_arrived_saves_passes_and_changes_nothing(seed: int) -> None:
     """One pass per written token, each state at most once, and the record of a word at a time.
 
-    Planted bugs: the first state of the pass writes, confident or not; states beyond what was read
-    are noted at once.
+    Planted bugs: the last confident state of the pass writes; states beyond what was read are noted
+    at once.
     """
     draw = random.Random(seed)
     system = model(seed % 7)

@@ -227,7 +227,7 @@ def test_a_loop_is_seen_when_it_has_gone_round(target: list[int], expected: int 
 
 
 def test_a_model_that_avoids_loops_leaves_them_and_changes_nothing_else() -> None:
-    """Planted bugs: the token is forbidden for all streams of the pass; the setting is not read."""
+    """Planted bugs: the token is forbidden for the first stream only; the setting is not read."""
     shipped = hmt.load()
     free = hmt.load()
     free.config = {**free.config, "avoids_loops": False}
