@@ -12,7 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from hmt.model.transformer import Dims, Transformer
+from hmt.model.dims import Dims
+from hmt.model.transformer import Transformer
 from hmt.streaming.engine import Engine
 from hmt.systems.hmt import HMT, HMTConfig, HMTKnobs
 from hmt.systems.system import Stream

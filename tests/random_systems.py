@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from hmt.model.transformer import Dims
+from hmt.model.dims import Dims
 from hmt.streaming.engine import Engine
 from hmt.systems import build
 from hmt.systems.system import Batch, Stream, System, make_batch

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hmt.model.transformer import Dims
+from hmt.model.dims import Dims
 from hmt.streaming.engine import Engine
 from hmt.systems.system import Batch, Stream, System, make_batch, pad
 from hmt.text.tokenizer import EOS

@@ -30,8 +30,9 @@ from hmt.cli.app import run
 from hmt.errors import UserError
 from hmt.evaluation.records import write_records
 from hmt.evaluation.scores import add_point, score
+from hmt.model.attention import CrossAttention, Packing, SourceView
+from hmt.model.dims import Dims
 from hmt.model.moments import Rows
-from hmt.model.transformer import CrossAttention, Dims, Packing, SourceView
 from hmt.streaming.model import Model
 from hmt.streaming.record import Record
 from hmt.systems import SYSTEMS

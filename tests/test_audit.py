@@ -20,7 +20,8 @@ from hmt.errors import UserError
 from hmt.evaluation.audit import Report, audit, audit_agent, compare, invented, points
 from hmt.evaluation.simuleval import answers
 from hmt.model import transformer
-from hmt.model.transformer import SourceView, Transformer
+from hmt.model.attention import SourceView, source_bias
+from hmt.model.transformer import Transformer
 from hmt.streaming.cache import Cache
 from hmt.streaming.engine import Engine
 from hmt.streaming.model import Model
@@ -89,7 +90,7 @@ def test_no_variant_looks_ahead(knobs: dict[str, Any], tokenizer: Tokenizer) -> 
 
 
 def plant_bidirectional(monkeypatch: pytest.MonkeyPatch) -> None:
-    encode, bias = Transformer.encode, transformer.source_bias
+    encode, bias = Transformer.encode, source_bias
 
     def all_seen(moment: torch.Tensor, length: int, dtype: torch.dtype) -> torch.Tensor:
         return torch.zeros_like(bias(moment, length, dtype))
@@ -104,7 +105,7 @@ def plant_bidirectional(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def plant_off_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows see one source token more than was read, if it has arrived."""
-    init, bias = Cache.__init__, SourceView.bias
+    init = Cache.__init__
 
     def one_more(self: Cache, *args: Any) -> None:
         init(self, *args)
@@ -112,8 +113,7 @@ def plant_off_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(self.source, "get", lambda n, slots, length: get(n, slots, length + 1))
 
     def later(self: SourceView, length: int, dtype: torch.dtype) -> torch.Tensor:
-        seen = transformer.source_bias(self.rows.moment + 1, length, dtype)[:, None]
-        return seen + 0 * bias(self, length, dtype).clamp(0)
+        return source_bias(self.rows.moment + 1, length, dtype)[:, None]
 
     monkeypatch.setattr(Cache, "__init__", one_more)
     monkeypatch.setattr(SourceView, "bias", later)
@@ -165,10 +165,10 @@ def test_a_tiny_leak_is_found(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPa
     model = model_of("wait-k", tokenizer)
     write = Engine._write
 
-    def tell(self: Any, streams: list[Any], output: Any, rows: list[int]) -> None:
-        write(self, streams, output, rows)
-        for stream in streams:
-            stream.log_probs[-1] += 1e-5 * len(stream.source)
+    def tell(self: Any, part: int, streams: list[Any], output: Any, writers: list[Any]) -> None:
+        write(self, part, streams, output, writers)
+        for n, _, _ in writers:
+            streams[n].log_probs[-1] += 1e-5 * len(streams[n].source)
 
     monkeypatch.setattr(Engine, "_write", tell)
     report = audit(model, sentences(1), probes=4)

@@ -9,8 +9,8 @@ from small_systems import DIMS, assert_padding_changes_nothing, enlarged, pairs,
 from torch import Tensor
 
 from hmt.errors import UserError
+from hmt.model.attention import Packing, SourceView
 from hmt.model.moments import Rows
-from hmt.model.transformer import Packing, SourceView
 from hmt.systems import build
 from hmt.systems.gma import GMA, Aligned, Gaussian, GMAConfig, gaussian_bias
 from hmt.systems.system import PassOutput, Plan, Read, Stream, Write

@@ -10,7 +10,7 @@ import torch
 
 from hmt.convert import convert_fairseq
 from hmt.evaluation.forced import forced
-from hmt.model.transformer import SourceView
+from hmt.model.attention import SourceView
 from hmt.streaming.model import Model, load
 from hmt.systems.hmt import HMT
 from hmt.systems.system import make_batch

@@ -17,8 +17,8 @@ from training_runs import DIMS as TOY_DIMS
 from training_runs import prepare_toy, recipe
 
 from hmt.errors import UserError
+from hmt.model.attention import Packing, SourceView
 from hmt.model.moments import Rows
-from hmt.model.transformer import Packing, SourceView
 from hmt.systems.directory import load_system
 from hmt.systems.moe_wait_k import ExpertAttention, MoEWaitK, MoEWaitKConfig, expert_lags
 from hmt.systems.wait_k import WaitKKnobs

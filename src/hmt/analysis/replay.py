@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from hmt.model.transformer import CrossAttention, Packing, SourceView, Transformer
+from hmt.model.attention import CrossAttention, Packing, SourceView
+from hmt.model.transformer import Transformer
 from hmt.model.vocabulary import at_least_float32
 from hmt.streaming.engine import Engine
 from hmt.systems.system import PassOutput, Plan, Stream, System
@@ -55,17 +56,9 @@ class Watching(Engine):
         self.layer = layer
         self.seen: dict[tuple[int, int], Seen] = {}
 
-    def _decode(
-        self,
-        part: int,
-        streams: list[Stream],
-        plans: list[Plan],
-        place: Tensor,
-        counts: list[int],
-        used: list[int],
-    ) -> PassOutput:
+    def _decode(self, part: int, streams: list[Stream], plans: list[Plan]) -> PassOutput:
         with watched(self.parts[part]) as weights:
-            output = super()._decode(part, streams, plans, place, counts, used)
+            output = super()._decode(part, streams, plans)
         (stream,), (plan,) = streams, plans
         chosen = weights if self.layer is None else weights[self.layer - 1 : self.layer]
         attention = torch.stack(chosen).mean(0)  # (N, J)
@@ -106,6 +99,18 @@ def watched(transformer: Transformer) -> Iterator[list[Tensor]]:
             handle.remove()
 
 
+class Keeping(nn.Module):
+    """Stands for an output layer and keeps what it is given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.given: list[Tensor] = []
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.given.append(x)
+        return x
+
+
 def attention_weights(
     cross: CrossAttention, x: Tensor, source: Tensor, view: SourceView, packing: Packing
 ) -> Tensor:
@@ -117,8 +122,8 @@ def attention_weights(
     """
     width, length = x.shape[-1], source.shape[1]
     step = width // cross.heads
-    contexts: list[Tensor] = []
-    handle = cross.output.register_forward_pre_hook(lambda _, given: contexts.append(given[0]))
+    output, keeping = cross.output, Keeping()
+    cross.output = keeping  # type: ignore[assignment]
     try:
         for start in range(0, length, step):
             count = min(step, length - start)
@@ -128,6 +133,6 @@ def attention_weights(
             probe[..., width : 2 * width] = units.repeat(1, cross.heads)  # keys come first
             cross.forward(x, probe, view, packing)
     finally:
-        handle.remove()
-    heads = torch.cat([context.unflatten(-1, (cross.heads, -1)) for context in contexts], -1)
+        cross.output = output
+    heads = torch.cat([context.unflatten(-1, (cross.heads, -1)) for context in keeping.given], -1)
     return at_least_float32(heads.mean(1))[:, :length]

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from hmt.streaming.packed import pack
+from hmt.streaming.ready import make_ready
 from hmt.systems import build
 from hmt.systems.system import System
 
@@ -42,7 +42,7 @@ def random_system(name: str, size: str, dropout: float = 0.1, **config: Any) -> 
     vocabulary = dims.pop("vocabulary")
     dims["source_vocabulary"] = dims["target_vocabulary"] = vocabulary
     system = build(name, {"dims": {**dims, "dropout": dropout}, **config})
-    pack(system)  # as hmt.load does; training does not use it
+    make_ready(system)  # as hmt.load does; training does not use it
     return system
 
 

@@ -24,8 +24,8 @@ class Rows:
     target: Tensor  # i, from 1; NOBODY where there is no row
     moment: Tensor  # t, source tokens it sees
     column: Tensor  # what else the system's rule compares: a lag, a column, a last moment
-    log_copies: Tensor  # log of the number of coinciding states it stands for
-    selected: Tensor | None = None  # rows that wrote their token (cached rows only)
+    log_copies: Tensor | None = None  # log of the number of coinciding states it stands for (keys)
+    selected: Tensor | None = None  # not 0: the row wrote its token (cached keys)
 
 
 def boundaries(lower: Tensor, states: Tensor, source: Tensor, steps: int) -> tuple[Tensor, Tensor]:
@@ -117,25 +117,24 @@ def state_bias(query: Rows, keys: Rows, mode: str, dtype: torch.dtype) -> Tensor
     multiple: (i, t) sees (j, t') iff j <= i and t' <= t.  max: of each earlier token only its
     largest moment up to t.  selected: of each earlier token only the state that wrote it.
     """
-    own = keys.target[:, None] == query.target[..., None]
-    seen = (keys.target[:, None] <= query.target[..., None]) & (
-        keys.moment[:, None] <= query.moment[..., None]
-    )
+    seen = keys.target[:, None] <= query.target[..., None]
+    seen &= keys.moment[:, None] <= query.moment[..., None]
+    assert keys.log_copies is not None
     weight = keys.log_copies[:, None]
     if mode == "multiple":
         return _bias(seen, weight, dtype)
+    own = keys.target[:, None] == query.target[..., None]
     if mode == "max":
         reached = keys.column[:, None].minimum(query.moment[..., None])
         chosen = keys.moment[:, None] == reached
     else:
         assert keys.selected is not None
-        chosen = keys.selected[:, None]
+        chosen = keys.selected[:, None] > 0
     # One state of an earlier token is seen: it counts once, however many copies it stands for.
     return _bias(seen & (own | chosen), weight * own, dtype)
 
 
 def _bias(seen: Tensor, weight: Tensor | None, dtype: torch.dtype) -> Tensor:
-    value = torch.zeros(seen.shape, dtype=dtype, device=seen.device)
-    if weight is not None:
-        value = value + weight.to(dtype)
-    return value.masked_fill_(~seen, NEVER)[:, None]
+    if weight is None:
+        weight = torch.zeros((), dtype=dtype, device=seen.device)
+    return torch.where(seen, weight.to(dtype), NEVER)[:, None]

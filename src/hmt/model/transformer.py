@@ -18,165 +18,20 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from hmt.errors import UserError
-from hmt.model.moments import NEVER, Rows
+from hmt.model.attention import (
+    CrossAttention,
+    Packing,
+    SelfAttention,
+    SourceView,
+    source_bias,
+)
+from hmt.model.dims import Dims
 from hmt.text.tokenizer import PAD
 
 LONGEST_TABLE = 2**16  # positions whose sinusoids are kept
 
 Remember = Callable[[int, Tensor], Tensor]
-"""(layer, new keys and values (N, W)) -> all keys and values so far (B, C, W), the new included."""
-
-
-@dataclass(frozen=True)
-class Dims:
-    """Everything that fixes the shape of the network."""
-
-    source_vocabulary: int
-    target_vocabulary: int
-    width: int = 512
-    ffn: int = 2048
-    heads: int = 8
-    encoder_layers: int = 6
-    decoder_layers: int = 6
-    dropout: float = 0.1
-    norm: str = "post"  # "post" as in the papers, or "pre"
-    share_embeddings: bool = True  # one table for source and target (joint vocabulary)
-    tie_output: bool = True  # the output projection is the target embedding
-
-    def __post_init__(self) -> None:
-        for name in ("width", "ffn", "heads", "encoder_layers", "decoder_layers"):
-            if getattr(self, name) < 1:
-                raise UserError(f"dims.{name} = {getattr(self, name)}: give 1 or more.")
-        if not 0 <= self.dropout < 1:
-            raise UserError(f"dims.dropout = {self.dropout}: give 0 or more, and less than 1.")
-        if self.width % (2 * self.heads):
-            raise UserError(
-                f"width {self.width} with {self.heads} heads: the width must be a multiple of "
-                "twice the number of heads; change dims.width or dims.heads."
-            )
-        if self.norm not in ("post", "pre"):
-            raise UserError(f'norm "{self.norm}" is unknown: dims.norm is "post" or "pre".')
-        if self.share_embeddings and self.source_vocabulary != self.target_vocabulary:
-            raise UserError(
-                f"Shared embeddings need one vocabulary, but the source has "
-                f"{self.source_vocabulary} symbols and the target {self.target_vocabulary}; "
-                "set dims.share_embeddings = false or prepare with a joint vocabulary."
-            )
-
-
-@dataclass(frozen=True)
-class Packing:
-    """Where the N real rows stand in the padded rectangle (B, Q); index None means all of it."""
-
-    batch: int
-    width: int
-    index: Tensor | None = None
-
-    def pack(self, x: Tensor) -> Tensor:
-        """The real rows. (B, Q, ...) -> (N, ...)"""
-        flat = x.reshape(self.batch * self.width, *x.shape[2:])
-        return flat if self.index is None else flat.index_select(0, self.index)
-
-    def unpack(self, x: Tensor) -> Tensor:
-        """The rectangle, zero where there is no row. (N, D) -> (B, Q, D)"""
-        if self.index is not None:
-            full = x.new_zeros(self.batch * self.width, x.shape[-1])
-            x = full.index_copy(0, self.index, x)
-        return x.view(self.batch, self.width, -1)
-
-
-def attend(query: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None, heads: int) -> Tensor:
-    """Multi-head attention, bias (B, 1 or H, Q, C) added. (B, Q, D), (B, C, D) -> (B, Q, D)"""
-    batch, rows, width = query.shape
-    shape = (batch, -1, heads, width // heads)
-    q, k, v = (x.view(shape).transpose(1, 2) for x in (query, keys, values))
-    out = F.scaled_dot_product_attention(q, k, v, attn_mask=bias)
-    return out.transpose(1, 2).reshape(batch, rows, width)
-
-
-def source_bias(moment: Tensor, length: int, dtype: torch.dtype) -> Tensor:
-    """A row sees the first `moment` source tokens. (B, ..., Q) -> (B, ..., Q, J)"""
-    seen = torch.arange(length, device=moment.device) < moment[..., None]
-    return torch.zeros(seen.shape, dtype=dtype, device=moment.device).masked_fill_(~seen, NEVER)
-
-
-class SelfAttention(nn.Module):
-    """Rows (or source positions) look at one another as the bias says."""
-
-    def __init__(self, dims: Dims) -> None:
-        super().__init__()
-        self.heads = dims.heads
-        self.project = nn.Linear(dims.width, 3 * dims.width)
-        self.output = nn.Linear(dims.width, dims.width)
-
-    def forward(
-        self,
-        x: Tensor,
-        bias: Tensor | None,
-        packing: Packing,
-        remember: Callable[[Tensor], Tensor] | None,
-    ) -> Tensor:
-        """(N, D) -> (N, D)"""
-        width = x.shape[-1]
-        projected = self.project(x)  # (N, 3D)
-        if remember is None:
-            query, keys, values = packing.unpack(projected).chunk(3, dim=-1)
-        else:
-            query = packing.unpack(projected[:, :width])
-            keys, values = remember(projected[:, width:]).chunk(2, dim=-1)
-        out: Tensor = self.output(packing.pack(attend(query, keys, values, bias, self.heads)))
-        return out
-
-
-@dataclass
-class SourceView:
-    """What cross-attention may use in one pass.
-
-    `registers` is the per-layer memory of one stream that some systems need (pointers, running
-    sums), None in a training pass; `complete` says per stream that the source has ended; `packing`
-    is how rows stand beside their source where self-attention has them in another rectangle.
-    """
-
-    rows: Rows
-    length: Tensor  # (B,) source tokens that may be looked at
-    registers: Tensor | None = None  # (B, ...) of this layer
-    complete: Tensor | None = None  # (B,)
-    dial: Tensor | None = None  # (B,) the inference setting that matters here: a threshold, a delay
-    packing: Packing | None = None
-    shared_bias: Tensor | None = None  # (B, 1, Q, J), the same in all layers
-
-    def bias(self, length: int, dtype: torch.dtype) -> Tensor:
-        """Each row sees the source up to its moment. -> (B, 1, Q, J)"""
-        if self.shared_bias is None:
-            self.shared_bias = source_bias(self.rows.moment, length, dtype)[:, None]
-        return self.shared_bias
-
-
-class CrossAttention(nn.Module):
-    """Rows look at the first `moment` source states; systems may bring modules of this shape."""
-
-    def __init__(self, dims: Dims) -> None:
-        super().__init__()
-        self.heads = dims.heads
-        self.query = nn.Linear(dims.width, dims.width)
-        self.project = nn.Linear(dims.width, 2 * dims.width)
-        self.output = nn.Linear(dims.width, dims.width)
-
-    def read(self, h: Tensor) -> Tensor:
-        """What a layer keeps of source states: keys and values. (..., D) -> (..., W)"""
-        kept: Tensor = self.project(h)
-        return kept
-
-    def forward(
-        self, x: Tensor, source: Tensor, view: SourceView, packing: Packing
-    ) -> tuple[Tensor, Any]:
-        """(N, D), source (B, J, W) -> (N, D) and nothing else to tell"""
-        packing = view.packing or packing
-        keys, values = source.chunk(2, dim=-1)
-        bias = view.bias(keys.shape[1], x.dtype)
-        query = packing.unpack(self.query(x))
-        return self.output(packing.pack(attend(query, keys, values, bias, self.heads))), None
+"""(layer, new keys and values (N, 2D)) -> those of all rows so far (B, 2H, C, D / H)."""
 
 
 class FeedForward(nn.Module):
@@ -268,7 +123,8 @@ class Positions(nn.Module):
         # A GPU would have to be waited for to know the largest position, and needs no table.
         if positions.device.type != "cpu" or (largest := int(positions.max())) >= LONGEST_TABLE:
             return sinusoids(positions, self.width, dtype)
-        return sinusoid_table(1 << max(largest, 31).bit_length(), self.width, dtype)[positions]
+        table = sinusoid_table(1 << max(largest, 31).bit_length(), self.width, dtype)
+        return F.embedding(positions, table)
 
 
 def sinusoids(positions: Tensor, width: int, dtype: torch.dtype) -> Tensor:
@@ -326,9 +182,9 @@ class Transformer(nn.Module):
 
     def embed(self, table: nn.Embedding, tokens: Tensor, positions: Tensor) -> Tensor:
         """(...,) -> (..., D)"""
-        x = table(tokens) * math.sqrt(self.dims.width)
-        x = x + self.positions(positions, x.dtype)
-        return F.dropout(x, self.dims.dropout, self.training)
+        x = table(tokens)
+        x = torch.add(self.positions(positions, x.dtype), x, alpha=math.sqrt(self.dims.width))
+        return F.dropout(x, self.dims.dropout) if self.training else x
 
     def encode(
         self,
@@ -373,8 +229,8 @@ class Transformer(nn.Module):
         remember: Remember | None = None,
     ) -> DecoderOutput:
         """Rows fed with the token before them. (B, Q), bias (B, 1, Q, C) -> packed states (N, D)"""
-        rows = packing.pack(torch.stack([tokens, view.rows.target], dim=-1))
-        x = self.embed(self.target_embedding, rows[:, 0], rows[:, 1] - 1)
+        positions = packing.pack(view.rows.target) - 1
+        x = self.embed(self.target_embedding, packing.pack(tokens), positions)
         out = DecoderOutput(x)
         for n, layer in enumerate(self.decoder):
             if registers is not None:

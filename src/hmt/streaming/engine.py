@@ -18,16 +18,17 @@ import torch
 from torch import Tensor
 
 from hmt.errors import UserError
+from hmt.model.attention import Packing, SourceView
 from hmt.model.moments import NOBODY, Rows
-from hmt.model.transformer import Packing, SourceView
 from hmt.model.vocabulary import at_least_float32
 from hmt.streaming.cache import Cache
 from hmt.streaming.loops import loop_token
 from hmt.systems.system import PassOutput, Plan, Read, Stream, System, Write
-from hmt.text.tokenizer import BOS, EOS, PAD
+from hmt.text.tokenizer import EOS, PAD
 
 # A translation longer than this has lost itself: no language pair doubles the number of tokens.
 LENGTH_FACTOR, LENGTH_EXTRA = 2, 20
+FIRST_WRITABLE = EOS  # what stands before it marks a beginning or padding
 
 
 @dataclass
@@ -58,7 +59,8 @@ class Engine:
         self.clock = clock
         self.caches = [Cache(part, slots, system.register_shape) for part in self.parts]
         self.free = list(range(slots))[::-1]
-        self.device = self.parts[0].output.weight.device
+        weight = self.parts[0].output.weight
+        self.device, self.dtype = weight.device, weight.dtype
         self.counts = Counts()
 
     @torch.inference_mode()
@@ -166,172 +168,145 @@ class Engine:
         longest = max(len(s.source) for s in new)
         cache.make_room(longest, 0)
         packing, padded = self._packing(counts)
-        tokens = padded([t for s in new for t in s.source[s.encoded[part] :]], PAD)
-        at = [p for s in new for p in range(s.encoded[part], len(s.source))]
-        place = self._places([s.slot for s in new], counts, at, cache.encoder.capacity)
-        slots = self._slot_index(new)
-        states = transformer.encode(
-            tokens,
-            padded(at, 0),
-            packing,
-            longest,
-            cache.remember(cache.encoder, place, slots, longest),
+        facts = self._tensor(
+            [
+                [t for s in new for t in s.source[s.encoded[part] :]],
+                [p for s in new for p in range(s.encoded[part], len(s.source))],
+                owners(new, counts),
+            ]
         )
+        tokens, at, slot = padded(facts, [PAD, 0, 0])
+        remember = cache.encoder.remember(facts[2], facts[1], self._slot_index(new), longest)
+        states = transformer.encode(tokens, at, packing, longest, remember)
+        place = cache.source.places(facts[2], facts[1])
         for layer, kept in enumerate(transformer.read(states)):
             cache.source.put(layer, place, kept)
-        before = [s.encoded[part] for s in new]
-        self._add_sums(cache, new, packing.unpack(states), before, place, packing)
+        older = cache.sums.tensors[0][slot[:, 0], at[:, 0]]  # (B, D)
+        sums = packing.unpack(states).cumsum(1) + older[:, None]
+        cache.sums.put(0, cache.sums.places(facts[2], facts[1] + 1), packing.pack(sums))
         for s in new:
             s.encoded[part] = len(s.source)
         self.counts.encoder_passes += 1
-        self.counts.encoder_tokens += len(at)
-
-    def _add_sums(
-        self,
-        cache: Cache,
-        streams: Sequence[Stream],
-        states: Tensor,
-        before: list[int],
-        place: Tensor,
-        packing: Packing,
-    ) -> None:
-        """Running sums of source states, for their means. (B, Q, D)"""
-        sums = states.cumsum(1)
-        if any(before):
-            capacity = cache.sums.capacity
-            index = [
-                s.slot * capacity + max(b - 1, 0) for s, b in zip(streams, before, strict=True)
-            ]
-            older = cache.sums.tensors[0].flatten(0, 1)[self._tensor(index)]  # (B, D)
-            has_older = self._tensor([float(b > 0) for b in before], older.dtype)
-            sums = sums + (older * has_older[:, None])[:, None]
-        cache.sums.put(0, place, packing.pack(sums))
+        self.counts.encoder_tokens += sum(counts)
 
     def _pass(self, part: int, streams: list[Stream], plans: list[Plan]) -> None:
         """Compute the planned rows of all streams at once, then read or write."""
-        cache = self.caches[part]
         for stream, plan in zip(streams, plans, strict=True):
             if plan.forgets:
                 stream.rows[part] = 0
+        output = self._decode(part, streams, plans)
+        self.counts.passes += 1
+        self.counts.rows += sum(output.counts)
+        decisions = self.system.decide(streams, plans, output)
+        first_rows = [0, *accumulate(output.counts)]
+        writers = []
+        for n, (stream, plan, decision) in enumerate(zip(streams, plans, decisions, strict=True)):
+            if isinstance(decision, Write):
+                stream.read = max(stream.read, plan.moments[decision.row])
+                at = stream.rows[part] + decision.row
+                writers.append((n, first_rows[n] + decision.row, at))
+            else:
+                stream.wants = decision.until
+            if isinstance(decision, Write) or not plan.is_tentative:
+                stream.rows[part] += len(plan.targets)
+        if writers:
+            self._write(part, streams, output, writers)
+
+    def _decode(self, part: int, streams: list[Stream], plans: list[Plan]) -> PassOutput:
+        """One decoder pass over the planned rows. -> states (N, D)"""
+        cache, transformer = self.caches[part], self.parts[part]
         counts = [len(plan.targets) for plan in plans]
         starts = [s.rows[part] for s in streams]
         used = [a + n for a, n in zip(starts, counts, strict=True)]
         cache.make_room(0, max(used))
-        at = [r for a, n in zip(starts, counts, strict=True) for r in range(a, a + n)]
-        place = self._places([s.slot for s in streams], counts, at, cache.rows.capacity)
-        output = self._decode(part, streams, plans, place, counts, used)
-        self.counts.passes += 1
-        self.counts.rows += len(at)
-        decisions = self.system.decide(streams, plans, output)
-        first_rows = [0, *accumulate(counts)]
-        writers = []
-        for n, (stream, plan, decision) in enumerate(zip(streams, plans, decisions, strict=True)):
-            if isinstance(decision, Write) or not plan.is_tentative:
-                stream.rows[part] = used[n]
-            if isinstance(decision, Read):
-                stream.wants = decision.until
-            else:
-                stream.read = max(stream.read, plan.moments[decision.row])
-                writers.append((n, first_rows[n] + decision.row))
-        if writers:
-            self._commit(cache, streams, output, writers, place)
-            self._write([streams[n] for n, _ in writers], output, [row for _, row in writers])
+        packing, padded = self._packing(counts)
+        facts = self._tensor(
+            [
+                [x for p in plans for x in p.targets],
+                [x for p in plans for x in p.moments],
+                [x for p in plans for x in p.columns],
+                [0] * sum(counts),  # not written yet
+                [previous(s, i) for s, p in zip(streams, plans, strict=True) for i in p.targets],
+                owners(streams, counts),
+                [r for a, n in zip(starts, counts, strict=True) for r in range(a, a + n)],
+            ]
+        )
+        owner, at = facts[5:].unbind()
+        cache.put_facts(owner, at, facts[:4], [c for p in plans for c in p.copies])
+        target, moment, column, _, tokens = padded(facts[:5], [NOBODY, 1, 0, 0, PAD])
+        query, slots = Rows(target, moment, column), self._slot_index(streams)
+        seen = [max(s.read, *p.moments) for s, p in zip(streams, plans, strict=True)]
+        view = SourceView(query, sees_all=min(min(p.moments) for p in plans) == max(seen))
+        registers = cache.registers
+        if registers is not None:
+            self._show_registers(view, streams, seen)
+            if slots is not None:
+                registers = [r.index_select(0, slots) for r in registers]
+        out = transformer.decode(
+            tokens,
+            self.system.bias(query, cache.key_rows(slots, used), streams, self.dtype),
+            [cache.source.get(n, slots, max(seen)) for n in range(len(transformer.decoder))],
+            view,
+            packing,
+            registers,
+            cache.rows.remember(owner, at, slots, max(used)),
+        )
 
-    def _decode(
+        def means() -> Tensor:
+            return cache.sums.tensors[0][owner, facts[1]] / facts[1][:, None]
+
+        return PassOutput(out.states, means, counts, out.told, transformer)
+
+    def _show_registers(self, view: SourceView, streams: list[Stream], seen: list[int]) -> None:
+        """What the cross-attention of systems with registers has to know besides them."""
+        view.length = self._tensor(seen)
+        view.complete = self._tensor([s.is_complete for s in streams])
+        precise = torch.promote_types(self.dtype, torch.float32)
+        view.dial = self._tensor([self.system.dial(s.knobs) for s in streams], precise)
+
+    def _write(
         self,
         part: int,
         streams: list[Stream],
-        plans: list[Plan],
-        place: Tensor,
-        counts: list[int],
-        used: list[int],
-    ) -> PassOutput:
-        """One decoder pass over the planned rows. -> states (N, D)"""
-        cache, transformer = self.caches[part], self.parts[part]
-        packing, padded = self._packing(counts)
-        flat = [
-            [x for p in plans for x in p.targets],
-            [x for p in plans for x in p.moments],
-            [x for p in plans for x in p.columns],
-        ]
-        log_copies = [math.log(c) for p in plans for c in (p.copies or [1] * len(p.targets))]
-        tokens = [
-            s.target[i - 2] if i > 1 else EOS
-            for s, p in zip(streams, plans, strict=True)
-            for i in p.targets
-        ]
-        dtype = transformer.output.weight.dtype
-        precise = torch.promote_types(dtype, torch.float32)
-        cache.put_facts(place, self._tensor(flat).T, self._tensor(log_copies, dtype))
-        slots, longest = self._slot_index(streams), max(used)
-        query = Rows(
-            padded(flat[0], NOBODY), padded(flat[1], 1), padded(flat[2], 0), padded(log_copies, 0.0)
-        )
-        keys = cache.key_rows(slots, self._tensor(used), longest)
-        seen = [max(s.read, *p.moments) for s, p in zip(streams, plans, strict=True)]
-        registers = cache.registers
-        if registers is not None and slots is not None:
-            registers = [r.index_select(0, slots) for r in registers]
-        out = transformer.decode(
-            padded(tokens, PAD),
-            self.system.bias(query, keys, streams, dtype),
-            [cache.source.get(n, slots, max(seen)) for n in range(len(transformer.decoder))],
-            SourceView(
-                query,
-                self._tensor(seen),
-                complete=self._tensor([s.is_complete for s in streams]),
-                dial=self._tensor([self.system.dial(s.knobs) for s in streams], precise),
-            ),
-            packing,
-            registers,
-            cache.remember(cache.rows, place, slots, longest),
-        )
-        moment = self._tensor(flat[1])
-        owners = [s.slot for s, n in zip(streams, counts, strict=True) for _ in range(n)]
-        last = self._tensor(owners) * cache.sums.capacity + moment - 1
-        means = cache.sums.tensors[0].flatten(0, 1)[last] / moment[:, None]
-        return PassOutput(out.states, means, counts, out.told, transformer)
-
-    def _commit(
-        self,
-        cache: Cache,
-        streams: list[Stream],
         output: PassOutput,
-        writers: list[tuple[int, int]],
-        place: Tensor,
+        writers: list[tuple[int, int, int]],
     ) -> None:
-        """Keep what the writing rows leave behind: that they wrote, and their registers."""
-        rows = self._tensor([row for _, row in writers])
-        cache.facts.tensors[2].flatten(0, 1).index_fill_(0, place[rows], True)
+        """Let streams write: (stream, row of the pass, row of its own) each; only these rows go
+        through the vocabulary, and only they leave registers behind."""
+        rows = self._tensor([row for _, row, _ in writers])
+        log_prob = at_least_float32(output.transformer.output(output.states[rows])).log_softmax(-1)
+        tokens = self._choose([streams[n] for n, _, _ in writers], log_prob)
+        chosen = log_prob.gather(1, self._tensor(tokens)[:, None])[:, 0].tolist()
+        now, cache = self.clock(), self.caches[part]
+        cache.select([(streams[n].slot, at) for n, _, at in writers])
         if cache.registers is not None:
-            slots = self._tensor([streams[n].slot for n, _ in writers])
-            index = self._tensor([n for n, _ in writers])
+            slots = self._tensor([streams[n].slot for n, _, _ in writers])
+            index = self._tensor([n for n, _, _ in writers])
             for register, told in zip(cache.registers, output.told, strict=True):
                 register.index_copy_(0, slots, told.register[index].to(register.dtype))
-
-    def _write(self, streams: list[Stream], output: PassOutput, rows: list[int]) -> None:
-        """Only the rows that write go through the vocabulary."""
-        states = output.states[self._tensor(rows)]
-        log_prob = at_least_float32(output.transformer.output(states)).log_softmax(-1)
-        choice = log_prob.clone()
-        choice[:, [BOS, PAD]] = -math.inf
-        if self.avoids_loops:
-            for n, stream in enumerate(streams):
-                if (token := loop_token(stream.target)) is not None:
-                    choice[n, token] = -math.inf
-        tokens = choice.argmax(-1).tolist()
-        for n, stream in enumerate(streams):
-            if stream.forced is not None:
-                tokens[n] = stream.forced[len(stream.target)]
-        chosen = log_prob.gather(1, self._tensor(tokens)[:, None])[:, 0].tolist()
-        now = self.clock()
-        for stream, token, value in zip(streams, tokens, chosen, strict=True):
+        for (n, _, _), token, value in zip(writers, tokens, chosen, strict=True):
+            stream = streams[n]
             stream.target.append(token)
             stream.reads.append(stream.read)
             stream.log_probs.append(value)
             stream.written_at.append(now)
             stream.has_ended = self._is_over(stream)
-        self.counts.written += len(streams)
+        self.counts.written += len(writers)
+
+    def _choose(self, streams: list[Stream], log_prob: Tensor) -> list[int]:
+        """The most probable token of each stream that it may write. (B, V) -> B tokens"""
+        choice = log_prob[:, FIRST_WRITABLE:]
+        banned = [loop_token(s.target) if self.avoids_loops else None for s in streams]
+        if any(token is not None for token in banned):
+            choice = choice.clone()
+            for n, token in enumerate(banned):
+                if token is not None:
+                    choice[n, token - FIRST_WRITABLE] = -math.inf
+        best = choice.argmax(-1).tolist()
+        return [
+            token + FIRST_WRITABLE if s.forced is None else s.forced[len(s.target)]
+            for s, token in zip(streams, best, strict=True)
+        ]
 
     @staticmethod
     def _is_over(stream: Stream) -> bool:
@@ -348,21 +323,28 @@ class Engine:
         slots = [s.slot for s in streams]
         return None if slots == list(range(self.slots)) else self._tensor(slots)
 
-    def _places(self, slots: list[int], counts: list[int], at: list[int], capacity: int) -> Tensor:
-        owners = [slot for slot, n in zip(slots, counts, strict=True) for _ in range(n)]
-        return self._tensor([s * capacity + p for s, p in zip(owners, at, strict=True)])
-
-    def _packing(self, counts: list[int]) -> tuple[Packing, Callable[[list[Any], Any], Tensor]]:
+    def _packing(
+        self, counts: list[int]
+    ) -> tuple[Packing, Callable[[Tensor, list[int]], Sequence[Tensor]]]:
         """How rows of unequal number stand in a rectangle, and a function that puts them there."""
         batch, width = len(counts), max(counts)
         if sum(counts) == batch * width:
-            packing = Packing(batch, width)
-            return packing, lambda values, _: self._tensor(values).view(batch, width)
+            return Packing(batch, width), lambda facts, _: facts.view(-1, batch, width).unbind()
         index = self._tensor([b * width + r for b, n in enumerate(counts) for r in range(n)])
 
-        def padded(values: list[Any], empty: Any) -> Tensor:
-            real = self._tensor(values)
-            full = real.new_full((batch * width,), empty)
-            return full.index_copy_(0, index, real).view(batch, width)
+        def padded(facts: Tensor, empty: list[int]) -> Sequence[Tensor]:
+            """(F, N) and what stands where no row is (F) -> (B, Q), F times"""
+            full = self._tensor(empty)[:, None].repeat(1, batch * width)
+            return full.index_copy_(1, index, facts).view(-1, batch, width).unbind()
 
         return Packing(batch, width, index), padded
+
+
+def previous(stream: Stream, token: int) -> int:
+    """The token that the row of target token i is fed with."""
+    return stream.target[token - 2] if token > 1 else EOS
+
+
+def owners(streams: Sequence[Stream], counts: list[int]) -> list[int]:
+    """The slot of each row."""
+    return [s.slot for s, n in zip(streams, counts, strict=True) for _ in range(n)]

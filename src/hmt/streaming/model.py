@@ -11,8 +11,8 @@ import torch
 
 from hmt.errors import UserError
 from hmt.streaming.engine import Engine
-from hmt.streaming.packed import pack
 from hmt.streaming.quantised import quantise
+from hmt.streaming.ready import make_ready
 from hmt.streaming.record import Record
 from hmt.streaming.session import MAX_SENTENCE_TOKENS, Session
 from hmt.systems.directory import load_system
@@ -141,7 +141,7 @@ def load(path: str | Path | None = None, device: str = "cpu", int8: bool = False
     if int8:
         quantise(system)
     elif torch.device(device).type == "cpu":
-        pack(system)
+        make_ready(system)
     return Model(system, open_tokenizers(directory), config)
 
 

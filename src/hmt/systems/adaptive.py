@@ -16,8 +16,9 @@ import torch
 from torch import Tensor, nn
 
 from hmt.errors import UserError
+from hmt.model.dims import Dims
 from hmt.model.moments import Rows, column_bias
-from hmt.model.transformer import Dims, Transformer
+from hmt.model.transformer import Transformer
 from hmt.model.vocabulary import at_least_float32
 from hmt.systems.multipath import Multipath
 from hmt.systems.system import Batch, Loss, PassOutput, Plan, Read, Stream, System, Write, mean_loss

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from hmt.errors import UserError
-from hmt.model.transformer import Dims
+from hmt.model.dims import Dims
 from hmt.systems.tokens import TokenSystem
 
 

@@ -16,8 +16,9 @@ import torch
 from torch import Tensor, nn
 
 from hmt.errors import UserError
+from hmt.model.attention import CrossAttention, Packing, SourceView, attend, split_heads
+from hmt.model.dims import Dims
 from hmt.model.moments import NEVER
-from hmt.model.transformer import CrossAttention, Dims, Packing, SourceView, attend
 from hmt.model.vocabulary import at_least_float32
 from hmt.systems.system import Batch, PassOutput, Plan, Read, Stream, Write
 from hmt.systems.tokens import TokenSystem, tentative_plan
@@ -71,7 +72,7 @@ class Gaussian(CrossAttention):
     ) -> tuple[Tensor, Aligned]:
         """(N, D), source (B, J, W) -> (N, D) and the alignment"""
         assert view.dial is not None
-        keys, values = source.chunk(2, dim=-1)
+        keys, values = split_heads(source, 2 * self.heads).chunk(2, dim=1)
         query = self.query(x)
         steps = packing.unpack(self.increments(query))[..., 0]
         steps = steps.masked_fill(view.rows.target == 1, 0.0)
@@ -80,9 +81,9 @@ class Gaussian(CrossAttention):
             total = total + view.registers[:, None]
         position = total.clamp(NEAREST, FARTHEST)
         span = spans(position, view.dial)
-        bias = gaussian_bias(position, span.minimum(view.rows.moment), keys.shape[1])
-        query = packing.unpack(query)
-        out = attend(query, keys, values, bias[:, None].to(query.dtype), self.heads)
+        bias = gaussian_bias(position, span.minimum(view.rows.moment), source.shape[1])
+        query = split_heads(packing.unpack(query), self.heads)
+        out = attend(query, keys, values, bias[:, None].to(query.dtype))
         told = Aligned(position, span, total[:, -1].detach())
         return self.output(packing.pack(out)), told
 

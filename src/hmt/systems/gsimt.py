@@ -18,9 +18,11 @@ from torch import Tensor, nn
 
 from hmt.errors import UserError
 from hmt.model import lattice
+from hmt.model.attention import Packing, SourceView, source_bias
 from hmt.model.delays import divergence, expected_moment, poisson_hazards, real_tokens
+from hmt.model.dims import Dims
 from hmt.model.moments import NEVER, NOBODY, Rows, boundaries
-from hmt.model.transformer import Dims, Packing, SourceView, Transformer, source_bias
+from hmt.model.transformer import Transformer
 from hmt.model.vocabulary import gold_log_prob, smoothed
 from hmt.systems.system import Batch, Loss, PassOutput, Plan, Read, Stream, System, Write
 

@@ -18,8 +18,10 @@ from torch import Tensor, nn
 
 from hmt.errors import UserError
 from hmt.model import lattice
+from hmt.model.attention import Packing, SourceView
+from hmt.model.dims import Dims
 from hmt.model.moments import NEVER, Rows, StateTable, state_bias, state_table
-from hmt.model.transformer import Dims, Packing, SourceView, Transformer
+from hmt.model.transformer import Transformer
 from hmt.model.vocabulary import gold_log_prob, smoothed
 from hmt.systems.system import Batch, Loss, PassOutput, Plan, Read, Stream, System, Write
 
@@ -267,7 +269,7 @@ class HMT(System):
         self, streams: Sequence[Stream], plans: Sequence[Plan], output: PassOutput
     ) -> list[Read | Write]:
         """Write at the first confident moment that is not before the last write (Algorithm 1)."""
-        confidence = self.confidence(output.states, output.means).sigmoid().tolist()
+        confidence = self.confidence(output.states, output.means()).sigmoid().tolist()
         decisions: list[Read | Write] = []
         start = 0
         for stream, plan in zip(streams, plans, strict=True):

@@ -19,9 +19,10 @@ from torch import Tensor, nn
 
 from hmt.errors import UserError
 from hmt.model import lattice
+from hmt.model.attention import CrossAttention, Packing, SourceView, split_heads
 from hmt.model.delays import differentiable_average_lagging, expected_moment, real_tokens
+from hmt.model.dims import Dims
 from hmt.model.moments import NEVER
-from hmt.model.transformer import CrossAttention, Dims, Packing, SourceView
 from hmt.model.vocabulary import at_least_float32
 from hmt.systems.system import Batch, Loss, PassOutput, Plan, Read, Stream, Write
 from hmt.systems.tokens import TokenSystem, tentative_plan
@@ -87,6 +88,7 @@ class Monotonic(CrossAttention):
         stop = self.stop_scores(packing, x, own_keys[0]) if self.looks_back else soft
         told: Expected | Pointers
         if view.registers is None:
+            assert view.length is not None
             log_alpha = expected_alignment(self.disturbed(stop), view.length)
             weights = look_back(log_alpha, soft, view.length) if self.looks_back else log_alpha
             weights = weights.exp()
@@ -97,13 +99,12 @@ class Monotonic(CrossAttention):
             pointer, needs = move(stops, view.registers.long(), view.rows.moment)
             weights = self.point(soft, pointer)
             told = Pointers(pointer[..., -1], needs[..., -1] & ~view.complete[:, None])
-        values = values.unflatten(-1, (self.heads, -1)).transpose(1, 2)
-        context = weights.to(values.dtype) @ values  # (B, H, Q, D / H)
+        context = weights.to(values.dtype) @ split_heads(values, self.heads)  # (B, H, Q, D / H)
         return self.output(packing.pack(context.transpose(1, 2).flatten(-2))), told
 
     def scores(self, query: Tensor, keys: Tensor) -> Tensor:
         """Scaled products per head. (B, Q, D), (B, J, D) -> (B, H, Q, J)"""
-        q, k = (x.unflatten(-1, (self.heads, -1)).transpose(1, 2) for x in (query, keys))
+        q, k = (split_heads(x, self.heads) for x in (query, keys))
         scaled: Tensor = at_least_float32(q @ k.transpose(-1, -2)) * q.shape[-1] ** -0.5
         return scaled
 

@@ -16,7 +16,15 @@ import torch
 from torch import Tensor, nn
 
 from hmt.errors import UserError
-from hmt.model.transformer import CrossAttention, Dims, Packing, SourceView, attend, source_bias
+from hmt.model.attention import (
+    CrossAttention,
+    Packing,
+    SourceView,
+    attend,
+    source_bias,
+    split_heads,
+)
+from hmt.model.dims import Dims
 from hmt.systems.multipath import VALIDATION_LAGS, draw_lag
 from hmt.systems.system import Batch, Stream
 from hmt.systems.tokens import TokenSystem
@@ -63,11 +71,11 @@ class ExpertAttention(CrossAttention):
         self, x: Tensor, source: Tensor, view: SourceView, packing: Packing
     ) -> tuple[Tensor, Any]:
         """(N, D), source (B, J, W) -> (N, D) and the gate (B, Q, H), None without one"""
-        keys, values = source.chunk(2, dim=-1)
-        query = packing.unpack(self.query(x))
+        keys, values = split_heads(source, 2 * self.heads).chunk(2, dim=1)
+        query = split_heads(packing.unpack(self.query(x)), self.heads)
         spans = self.spans(view)
-        bias = source_bias(spans, keys.shape[1], x.dtype)  # (B, H, Q, J)
-        out = attend(query, keys, values, bias, self.heads)
+        bias = source_bias(spans, source.shape[1], x.dtype)  # (B, H, Q, J)
+        out = attend(query, keys, values, bias)
         weights = None
         if self.gate is not None:
             weights = self.weights(query, keys, spans, view)
@@ -85,10 +93,10 @@ class ExpertAttention(CrossAttention):
         s_h is the mean attention that expert h's span gets from a head that sees all that is read.
         """
         assert self.gate is not None
-        q, k = (x.unflatten(-1, (self.heads, -1)).transpose(1, 2) for x in (query, keys))
-        scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5  # (B, H, Q, J)
-        length = keys.shape[1]
-        scores = scores + view.bias(length, scores.dtype)
+        scores = query @ keys.transpose(-1, -2) / query.shape[-1] ** 0.5  # (B, H, Q, J)
+        length = keys.shape[2]
+        if (beyond := view.bias(length, scores.dtype)) is not None:
+            scores = scores + beyond
         inside = torch.arange(length, device=spans.device) < spans[..., None]
         shares = (scores.softmax(-1) * inside).sum(-1) / spans  # (B, H, Q)
         lag = view.rows.column[..., None].to(shares.dtype) / LAG_UNIT

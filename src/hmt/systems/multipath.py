@@ -7,7 +7,7 @@ import random
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from hmt.model.transformer import Dims
+from hmt.model.dims import Dims
 from hmt.systems.system import Batch
 from hmt.systems.tokens import TokenSystem
 from hmt.systems.wait_k import WaitKKnobs

@@ -8,7 +8,7 @@ more source must be read) and, once the engine has computed the rows of many str
 """
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
@@ -139,7 +139,7 @@ class PassOutput:
     """What one pass over the rows of several streams gave."""
 
     states: Tensor  # (N, D)
-    means: Tensor  # (N, D) mean of the source states each row has seen
+    means: Callable[[], Tensor]  # (N, D) mean of the source states each row has seen
     counts: list[int]  # rows per stream; they stand one after another
     told: list[Any]  # per layer, from the cross-attention
     transformer: Transformer

@@ -9,8 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from hmt.model.attention import CrossAttention, Packing, SourceView
+from hmt.model.dims import Dims
 from hmt.model.moments import NOBODY, Rows, plain_bias
-from hmt.model.transformer import CrossAttention, Dims, Packing, SourceView, Transformer
+from hmt.model.transformer import Transformer
 from hmt.model.vocabulary import gold_log_prob, smoothed
 from hmt.systems.system import Batch, Loss, Plan, Read, Stream, System
 

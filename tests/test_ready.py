@@ -1,0 +1,84 @@
+"""Layers made ready give what ordinary ones give, and notice what happens to their weights."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import hmt
+from hmt.streaming.ready import LEAST, ReadyLinear, ReadyNorm, make_ready
+
+SHAPES = [(512, 640), (64, 48)]  # arranged for oneDNN, and not
+
+
+def ready_pair(shape: tuple[int, int], bias: bool = True) -> tuple[nn.Linear, nn.Linear]:
+    """Two layers with the same weights, the second made ready."""
+    torch.manual_seed(1)
+    plain = nn.Linear(*shape, bias=bias)
+    holder = nn.Sequential(nn.Linear(*shape, bias=bias))
+    holder[0].load_state_dict(plain.state_dict())
+    make_ready(holder)
+    ready = holder[0]
+    assert isinstance(ready, ReadyLinear)
+    is_large = shape[0] * shape[1] >= LEAST and torch.backends.mkldnn.is_available()
+    assert (ready.arranged is not None) == is_large
+    return plain, ready
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("rows", [1, 2, 5, 8, 9, 64, 300])
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_ready_layer_gives_what_the_layer_gives(
+    shape: tuple[int, int], rows: int, bias: bool
+) -> None:
+    plain, ready = ready_pair(shape, bias)
+    with torch.inference_mode():
+        # rows of a larger tensor, as the engine gives them, are not contiguous
+        wide = torch.randn(rows, 2 * shape[0])
+        for given in (torch.randn(rows, shape[0]), wide[:, 16 : 16 + shape[0]]):
+            torch.testing.assert_close(ready(given), plain(given), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_gradients_go_through(shape: tuple[int, int]) -> None:
+    plain, ready = ready_pair(shape)
+    x = torch.randn(3, shape[0])
+    for layer in (plain, ready):
+        layer(x).square().sum().backward()
+    assert plain.weight.grad is not None and ready.weight.grad is not None
+    torch.testing.assert_close(ready.weight.grad, plain.weight.grad)
+    assert set(ready.state_dict()) == {"weight", "bias"}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_conversion_is_noticed(shape: tuple[int, int]) -> None:
+    """Planted bug: `_apply` does not call `hold_linear`."""
+    plain, ready = ready_pair(shape)
+    x = torch.randn(3, shape[0], dtype=torch.float64)
+    with torch.inference_mode():
+        torch.testing.assert_close(ready.double()(x), plain.double()(x), rtol=1e-12, atol=1e-12)
+        again = ready.float()
+        torch.testing.assert_close(again(x.float()), plain.float()(x.float()), rtol=1e-4, atol=1e-5)
+
+
+def test_a_ready_norm_gives_what_the_norm_gives() -> None:
+    norm, holder = nn.LayerNorm(24), nn.Sequential(nn.LayerNorm(24))
+    nn.init.normal_(norm.weight)
+    nn.init.normal_(norm.bias)
+    holder[0].load_state_dict(norm.state_dict())
+    make_ready(holder)
+    assert isinstance(holder[0], ReadyNorm)
+    x = torch.randn(5, 24)
+    with torch.inference_mode():
+        torch.testing.assert_close(holder[0](x), norm(x))
+        torch.testing.assert_close(holder.double()[0](x.double()), norm.double()(x.double()))
+
+
+def test_a_loaded_model_is_ready(tmp_path: Path) -> None:
+    model = hmt.load()
+    linear = [m for m in model.system.transformer.modules() if isinstance(m, nn.Linear)]
+    assert all(isinstance(m, ReadyLinear) for m in linear)
+    shared = model.system.transformer
+    assert shared.output.weight is shared.target_embedding.weight
+    assert model.translate(["Hallo!"])[0].prediction
