@@ -30,7 +30,7 @@ from hmt.cli.app import run
 from hmt.errors import UserError
 from hmt.evaluation.records import write_records
 from hmt.evaluation.scores import add_point, score
-from hmt.model.attention import CrossAttention, Packing, SourceView
+from hmt.model.attention import CrossAttention, Packing, SourceView, split_parts
 from hmt.model.dims import Dims
 from hmt.model.moments import Rows
 from hmt.streaming.model import Model
@@ -174,7 +174,7 @@ def test_attention_of_a_module_is_the_softmax_of_its_scores() -> None:
     x, h = torch.randn(3, 8).double(), torch.randn(1, length, 8).double()
     zeros = torch.zeros(1, 3)
     view = SourceView(Rows(moment, moment, moment, zeros), torch.tensor([length]))
-    found = attention_weights(cross, x, cross.read(h), view, Packing(1, 3))
+    found = attention_weights(cross, x, split_parts(cross.read(h), 2, 8), view, Packing(1, 3))
     for row in range(3):
         own = []
         for head in range(2):

@@ -9,7 +9,7 @@ from small_systems import DIMS, assert_padding_changes_nothing, enlarged, pairs,
 from torch import Tensor
 
 from hmt.errors import UserError
-from hmt.model.attention import Packing, SourceView
+from hmt.model.attention import Packing, SourceView, split_parts
 from hmt.model.moments import Rows
 from hmt.systems import build
 from hmt.systems.gma import GMA, Aligned, Gaussian, GMAConfig, gaussian_bias
@@ -35,7 +35,8 @@ def told_of(steps: list[float], source: int, delta: float) -> Aligned:
     view = SourceView(rows, torch.tensor([source]), dial=torch.tensor([delta], dtype=torch.float64))
     x = torch.randn(len(steps), DIMS.width, dtype=torch.float64)
     kept = layer.read(torch.randn(1, source, DIMS.width, dtype=torch.float64))
-    told: Aligned = layer(x, kept, view, Packing(1, len(steps)))[1]
+    seen = split_parts(kept, DIMS.heads, DIMS.width)
+    told: Aligned = layer(x, seen, view, Packing(1, len(steps)))[1]
     return told
 
 

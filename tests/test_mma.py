@@ -283,7 +283,7 @@ class OnDiagonal(Monotonic):
         return super().forward(x, source, view, packing)
 
     def stop_scores(self, packing: Any, x: Tensor, keys: Tensor) -> Tensor:
-        place = torch.arange(keys.shape[1])
+        place = torch.arange(keys.shape[2])
         diagonal = self.view.rows.target + self.k - 2
         hits = (place == diagonal[..., None]).to(x.dtype)[:, None]
         return (200 * hits - 100).expand(-1, self.heads, -1, -1)

@@ -17,7 +17,7 @@ from training_runs import DIMS as TOY_DIMS
 from training_runs import prepare_toy, recipe
 
 from hmt.errors import UserError
-from hmt.model.attention import Packing, SourceView
+from hmt.model.attention import Packing, SourceView, split_parts
 from hmt.model.moments import Rows
 from hmt.systems.directory import load_system
 from hmt.systems.moe_wait_k import ExpertAttention, MoEWaitK, MoEWaitKConfig, expert_lags
@@ -68,7 +68,8 @@ def test_gated_attention_is_its_definition() -> None:
     heads, width = len(lags), DIMS.width
     x, h = (torch.randn(n, width, dtype=torch.float64) for n in (steps, source))
     kept = module.read(h)[None]
-    out, gate = module(x, kept, expert_view(k, source, steps), Packing(1, steps))
+    seen = split_parts(kept, heads, width)
+    out, gate = module(x, seen, expert_view(k, source, steps), Packing(1, steps))
     assert_close(gate.sum(-1).detach(), torch.full((1, steps), float(heads)))
     assert gate.std() > 0.1
 

@@ -114,14 +114,13 @@ class Keeping(nn.Module):
 def attention_weights(
     cross: CrossAttention, x: Tensor, source: Tensor, view: SourceView, packing: Packing
 ) -> Tensor:
-    """Weights of any cross-attention, averaged over its heads. (N, D), (B, J, W) -> (N, J)
+    """Weights of any cross-attention, averaged over its heads. -> (N, J)
 
     What a head gives is the weighted sum of the values, whatever rule makes the weights. With unit
     vectors for values the sums are the weights themselves, D / H source tokens at a time. So no
     system's rule has to be written a second time here.
     """
-    width, length = x.shape[-1], source.shape[1]
-    step = width // cross.heads
+    length, step = source.shape[3:]
     output, keeping = cross.output, Keeping()
     cross.output = keeping  # type: ignore[assignment]
     try:
@@ -130,7 +129,7 @@ def attention_weights(
             units = x.new_zeros(length, step)
             units[start : start + count] = torch.eye(step, dtype=x.dtype, device=x.device)[:count]
             probe = source.clone()
-            probe[..., width : 2 * width] = units.repeat(1, cross.heads)  # keys come first
+            probe[1] = units  # after the keys
             cross.forward(x, probe, view, packing)
     finally:
         cross.output = output

@@ -1,4 +1,7 @@
-"""Cost of a training step of each system, as a multiple of a full-sentence step."""
+"""Cost of a training step of each system, as a multiple of a full-sentence step.
+
+A step is an update of `hmt train`: batch, losses, gradients, clipping, Adam.
+"""
 
 import random
 import time
@@ -20,8 +23,13 @@ from hmt.bench.setting import (
     ratios,
 )
 from hmt.model.moments import state_table
-from hmt.systems.system import Batch, System, make_batch
+from hmt.systems.system import System
+from hmt.text.tokenizer import EOS
 from hmt.training.batches import Numbers, plan_epoch
+from hmt.training.checkpoint import Position
+from hmt.training.learner import Learner
+from hmt.training.processes import Group, keep_buffers
+from hmt.training.recipe import Training
 
 TARGETS = {"tiny": (3.0, 3.8, 4.1), "base": (2.8, 3.5, 3.7)}
 OTHERS = ("wait-k", "multipath", "moe-wait-k", "gma", "mma", "gsimt")
@@ -30,33 +38,33 @@ TARGET_PADDING = 0.1
 
 def measure(size: str, repeats: int, others: bool, compiles: bool = False) -> Iterator[Row]:
     """Steps on one batch of about 1,000 target tokens in sentences of about 27."""
-    batch = _batch(size)
+    keep_buffers()  # as training does
+    corpus = invented(size)
     systems: dict[str, System] = {"full": random_system("full", size)}
     for lower, states in HMT_SETTINGS:
         systems[f"hmt {lower},{states}"] = random_system("hmt", size, lower=lower, states=states)
     if others:
         systems |= {name: random_system(name, size) for name in OTHERS}
-    seconds = interleaved({name: _step(system, batch) for name, system in systems.items()}, repeats)
+    steps = {name: step_of(system, corpus) for name, system in systems.items()}
+    seconds = interleaved(steps, repeats)
     targets = dict(zip(list(systems)[1:4], TARGETS[size], strict=True))
     found = ratios(seconds, "full")
     for name in list(systems)[1:]:
         more = {}
         if name in targets:
             lower, states = map(int, name.split()[1].split(","))
-            more["rows_per_token"] = round(_rows(batch, lower, states), 2)
+            more["rows_per_token"] = round(_rows(corpus, lower, states), 2)
         yield ratio_row(
             f"training step, {size}, {name} / full", found[name], targets.get(name), **more
         )
-    step = min(seconds["full"])
-    tokens = int(batch.target_length.sum())
     yield {
         "what": f"training, {size}, full",
-        "value": round(tokens / step),
+        "value": round(int(corpus.target_lengths.sum()) / min(seconds["full"])),
         "unit": "target tokens/s",
     }
     yield from padding()
     if compiles:
-        yield compiled(size, batch, repeats)
+        yield compiled(size, corpus, repeats)
 
 
 @dataclass(frozen=True)
@@ -74,6 +82,31 @@ class Lengths:
 
     def target(self, n: int) -> Numbers:
         raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Invented(Lengths):
+    """Sentence pairs in memory, end tokens included."""
+
+    sources: list[Numbers]
+    targets: list[Numbers]
+
+    def source(self, n: int) -> Numbers:
+        return self.sources[n]
+
+    def target(self, n: int) -> Numbers:
+        return self.targets[n]
+
+
+def invented(size: str, pairs: int = 36) -> Invented:
+    """Pairs of 26 to 29 tokens."""
+    draw = random.Random(1)
+    sides: list[list[Numbers]] = [
+        [np.array([*random_sentence(draw, size, draw.randint(25, 28)), EOS]) for _ in range(pairs)]
+        for _ in range(2)
+    ]
+    source, target = (np.array([len(x) for x in side]) for side in sides)
+    return Invented(source, target, *sides)
 
 
 def real_like(pairs: int) -> Lengths:
@@ -111,13 +144,11 @@ def _padding_row(what: str, share: float, limit: int) -> Row:
     }
 
 
-def compiled(size: str, batch: Batch, repeats: int) -> Row:
-    """A step with torch.compile over one without, once compiled."""
+def compiled(size: str, corpus: Invented, repeats: int) -> Row:
+    """A step as with `training.compile` over one without, once compiled."""
     lower, states = HMT_SETTINGS[1]
     plain, other = (random_system("hmt", size, lower=lower, states=states) for _ in range(2))
-    fast: Any = torch.compile(other.losses, dynamic=True)
-    other.losses = fast  # type: ignore[method-assign]
-    runs = {"plain": _step(plain, batch), "compiled": _step(other, batch)}
+    runs = {"plain": step_of(plain, corpus), "compiled": step_of(other, corpus, compile=True)}
     start = time.perf_counter()
     runs["compiled"]()
     seconds = time.perf_counter() - start
@@ -126,29 +157,19 @@ def compiled(size: str, batch: Batch, repeats: int) -> Row:
     return ratio_row(what, ratio, None, compile_seconds=round(seconds, 1))
 
 
-def _batch(size: str) -> Batch:
-    draw = random.Random(1)
-    pairs = [
-        [[*random_sentence(draw, size, draw.randint(25, 28)), 2] for _ in range(2)]
-        for _ in range(36)
-    ]
-    return make_batch([p[0] for p in pairs], [p[1] for p in pairs])
-
-
-def _rows(batch: Batch, lower: int, states: int) -> float:
+def _rows(corpus: Lengths, lower: int, states: int) -> float:
     """States per target token after packing."""
-    lengths = batch.source_length, batch.target_length
-    table = state_table(lower, states, *lengths, batch.target.shape[1])
-    return len(table.index) / int(batch.target_length.sum())
+    source, target = (
+        torch.from_numpy(x).long() for x in (corpus.source_lengths, corpus.target_lengths)
+    )
+    table = state_table(lower, states, source, target, int(target.max()))
+    return len(table.index) / int(target.sum())
 
 
-def _step(system: System, batch: Batch) -> Callable[[], None]:
-    optimizer = torch.optim.Adam(system.parameters(), lr=1e-4, foreach=True)
-    return partial(_one_step, system.train(), optimizer, batch)
-
-
-def _one_step(system: System, optimizer: torch.optim.Optimizer, batch: Batch) -> None:
-    loss = system.loss(batch, random.Random(1)).total.sum() / batch.target_length.sum()
-    loss.backward()
-    optimizer.step()
-    optimizer.zero_grad()
+def step_of(system: System, corpus: Invented, **settings: Any) -> Callable[[], object]:
+    """One update on all of a corpus."""
+    longest = max(corpus.source_lengths.max(), corpus.target_lengths.max())
+    training = Training(updates=1, batch_tokens=int(longest) * len(corpus), clip=1.0, **settings)
+    alone = Group(0, 1, torch.device("cpu"))
+    learner = Learner(training, system, corpus, alone, 1, Position())
+    return partial(learner.update, 1, told_to_stop=False)

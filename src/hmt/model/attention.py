@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from hmt.model.dims import Dims
 from hmt.model.moments import NEVER, Rows
+from hmt.model.products import PRECISE, SMALL_CELLS, small_attention
 
 
 @dataclass(frozen=True)
@@ -43,9 +44,21 @@ def split_heads(x: Tensor, heads: int) -> Tensor:
     return x.view(batch, rows, heads, width // heads).transpose(1, 2)
 
 
+def split_parts(x: Tensor, heads: int, width: int) -> Tensor:
+    """Keys, values, and what else is kept: P parts. (B, J, P * D) -> (P, B, H, J, D / H)"""
+    batch, length, kept = x.shape
+    parts = x.view(batch, length, kept // width, heads, width // heads)
+    return parts.permute(2, 0, 3, 1, 4)
+
+
 def attend(query: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None) -> Tensor:
     """Bias (B, 1 or H, Q, C) is added to the scores. (B, H, Q or C, D / H) thrice -> (B, Q, D)"""
-    out = F.scaled_dot_product_attention(query, keys, values, attn_mask=bias)
+    batch, heads, rows, _ = query.shape
+    is_small = batch > 1 and batch * heads * rows * keys.shape[2] <= SMALL_CELLS
+    if is_small and bias is not None and query.device.type == "cpu" and query.dtype in PRECISE:
+        out = small_attention(query, keys, values, bias)
+    else:
+        out = F.scaled_dot_product_attention(query, keys, values, attn_mask=bias)
     return out.transpose(1, 2).flatten(2)
 
 
@@ -78,7 +91,7 @@ class SelfAttention(nn.Module):
         else:
             new_query, new = projected.tensor_split((x.shape[-1],), dim=1)
             query = split_heads(packing.unpack(new_query), self.heads)
-            keys, values = remember(new).chunk(2, dim=1)
+            keys, values = remember(new).unbind()
         out: Tensor = self.output(packing.pack(attend(query, keys, values, bias)))
         return out
 
@@ -126,9 +139,9 @@ class CrossAttention(nn.Module):
     def forward(
         self, x: Tensor, source: Tensor, view: SourceView, packing: Packing
     ) -> tuple[Tensor, Any]:
-        """(N, D), source (B, J, W) -> (N, D) and nothing else to tell"""
+        """(N, D), source (P, B, H, J, D / H) -> (N, D) and nothing else to tell"""
         packing = view.packing or packing
         query = split_heads(packing.unpack(self.query(x)), self.heads)
-        keys, values = split_heads(source, 2 * self.heads).chunk(2, dim=1)
-        bias = view.bias(source.shape[1], x.dtype)
+        keys, values = source.unbind()
+        bias = view.bias(source.shape[3], x.dtype)
         return self.output(packing.pack(attend(query, keys, values, bias))), None

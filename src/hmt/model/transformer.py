@@ -24,14 +24,16 @@ from hmt.model.attention import (
     SelfAttention,
     SourceView,
     source_bias,
+    split_parts,
 )
 from hmt.model.dims import Dims
+from hmt.model.dropout import dropout
 from hmt.text.tokenizer import PAD
 
 LONGEST_TABLE = 2**16  # positions whose sinusoids are kept
 
 Remember = Callable[[int, Tensor], Tensor]
-"""(layer, new keys and values (N, 2D)) -> those of all rows so far (B, 2H, C, D / H)."""
+"""(layer, new keys and values (N, 2D)) -> those of all rows so far (2, B, H, C, D / H)."""
 
 
 class FeedForward(nn.Module):
@@ -60,7 +62,7 @@ class Residual(nn.Module):
 
     def after(self, x: Tensor, out: Tensor) -> Tensor:
         if self.training:  # twenty calls a pass that would do nothing in a live stream
-            out = F.dropout(out, self.dropout)
+            out = dropout(out, self.dropout)
         x = x + out
         return x if self.is_pre else self.norm(x)
 
@@ -184,7 +186,7 @@ class Transformer(nn.Module):
         """(...,) -> (..., D)"""
         x = table(tokens)
         x = torch.add(self.positions(positions, x.dtype), x, alpha=math.sqrt(self.dims.width))
-        return F.dropout(x, self.dims.dropout) if self.training else x
+        return dropout(x, self.dims.dropout) if self.training else x
 
     def encode(
         self,
@@ -214,9 +216,13 @@ class Transformer(nn.Module):
         states: Tensor = self.encoder_norm(x)
         return states
 
-    def read(self, h: Tensor) -> list[Tensor]:
-        """Cross-attention keys and values of source states, per layer. (..., D) -> (..., W) each"""
+    def keep(self, h: Tensor) -> list[Tensor]:
+        """What cross-attention needs of source states, per layer. (..., D) -> (..., W) each"""
         return [layer.cross.read(h) for layer in self.decoder]  # type: ignore[union-attr, operator]
+
+    def read(self, h: Tensor) -> list[Tensor]:
+        """The same, as it is looked at. (B, J, D) -> (P, B, H, J, D / H) each"""
+        return [split_parts(x, self.dims.heads, self.dims.width) for x in self.keep(h)]
 
     def decode(
         self,

@@ -60,22 +60,21 @@ class Shelf:
 
 
 class HeadShelf:
-    """Keys and values of self-attention, (S, 2H, C, D / H) per layer.
+    """What attention looks at: P parts (keys, values, ...), (P, S, H, C, D / H) per layer.
 
     A head's keys lie together: looking at hundreds of rows then takes two thirds of the time.
     """
 
-    def __init__(self, transformer: Transformer, slots: int, layers: int) -> None:
+    def __init__(self, transformer: Transformer, slots: int, layers: int, parts: int = 2) -> None:
         weight, dims = transformer.output.weight, transformer.dims
-        self.both, self.size = 2 * dims.heads, dims.width // dims.heads
-        self.tensors = [
-            weight.new_zeros(slots, self.both, FIRST_CAPACITY, self.size) for _ in range(layers)
-        ]
+        self.heads, self.size = dims.heads, dims.width // dims.heads
+        shape = (parts, slots, self.heads, FIRST_CAPACITY, self.size)
+        self.tensors = [weight.new_zeros(shape) for _ in range(layers)]
         self.steps = self.head_steps()
 
     @property
     def capacity(self) -> int:
-        return self.tensors[0].shape[2]
+        return self.tensors[0].shape[3]
 
     def grow(self, needed: int) -> None:
         if needed > self.capacity:
@@ -84,19 +83,33 @@ class HeadShelf:
             self.steps = self.head_steps()
 
     def head_steps(self) -> Tensor:
-        """From the place of a slot's first head to those of all. -> (2H,)"""
-        return torch.arange(self.both, device=self.tensors[0].device) * self.capacity
+        """From the place of a slot's first head to all of its heads and parts. -> (P * H,)"""
+        parts, slots, heads, capacity, _ = self.tensors[0].shape
+        steps = torch.arange(parts)[:, None] * slots * heads + torch.arange(heads)
+        return (steps.flatten() * capacity).to(self.tensors[0].device)
+
+    def places(self, slots: Tensor, at: Tensor) -> Tensor:
+        """Where all heads and parts of rows stand. (N,) twice -> (N * P * H,)"""
+        first = torch.add(at, slots, alpha=self.heads * self.capacity)
+        return (first[:, None] + self.steps).view(-1)
+
+    def put(self, layer: int, place: Tensor, values: Tensor) -> None:
+        """Write rows at their places. (N * P * H,), (N, W)"""
+        kept = self.tensors[layer].view(-1, self.size)
+        kept.index_copy_(0, place, values.reshape(-1, self.size))
+
+    def get(self, layer: int, slots: Tensor | None, length: int) -> Tensor:
+        """The first `length` rows of some slots (None: all). -> (P, B, H, length, D / H)"""
+        seen = self.tensors[layer][:, :, :, :length]
+        return seen if slots is None else seen.index_select(1, slots)
 
     def remember(self, owner: Tensor, at: Tensor, slots: Tensor | None, length: int) -> Remember:
-        """Write keys and values of new rows, give back all so far. (N,) twice, (B,) or all"""
-        place = torch.add(at, owner, alpha=self.both * self.capacity)  # of the first head
-        place = (place[:, None] + self.steps).view(-1)  # of all heads
+        """Write new rows, give back all so far. (N,) twice, (B,) or all"""
+        place = self.places(owner, at)
 
         def write_and_read(layer: int, new: Tensor) -> Tensor:
-            kept = self.tensors[layer]
-            kept.view(-1, self.size).index_copy_(0, place, new.reshape(-1, self.size))
-            seen = kept[:, :, :length]
-            return seen if slots is None else seen.index_select(0, slots)
+            self.put(layer, place, new)
+            return self.get(layer, slots, length)
 
         return write_and_read
 
@@ -113,10 +126,10 @@ class Cache:
         def empty(*shape: int, dtype: torch.dtype = weight.dtype) -> Tensor:
             return torch.zeros(slots, *shape, dtype=dtype, device=weight.device)
 
-        sample = transformer.read(weight.new_zeros(1, width))
+        kept = transformer.keep(weight.new_zeros(1, width))[0].shape[-1]
         c = FIRST_CAPACITY
         self.encoder = HeadShelf(transformer, slots, dims.encoder_layers)
-        self.source = Shelf([empty(c, kept.shape[-1]) for kept in sample])
+        self.source = HeadShelf(transformer, slots, dims.decoder_layers, kept // width)
         self.sums = Shelf([empty(c, width)])  # of the first n source states at n
         self.rows = HeadShelf(transformer, slots, dims.decoder_layers)
         # target, moment, column, whether it wrote; and log copies

@@ -179,7 +179,7 @@ class Engine:
         remember = cache.encoder.remember(facts[2], facts[1], self._slot_index(new), longest)
         states = transformer.encode(tokens, at, packing, longest, remember)
         place = cache.source.places(facts[2], facts[1])
-        for layer, kept in enumerate(transformer.read(states)):
+        for layer, kept in enumerate(transformer.keep(states)):
             cache.source.put(layer, place, kept)
         older = cache.sums.tensors[0][slot[:, 0], at[:, 0]]  # (B, D)
         sums = packing.unpack(states).cumsum(1) + older[:, None]

@@ -70,9 +70,9 @@ class Gaussian(CrossAttention):
     def forward(
         self, x: Tensor, source: Tensor, view: SourceView, packing: Packing
     ) -> tuple[Tensor, Aligned]:
-        """(N, D), source (B, J, W) -> (N, D) and the alignment"""
+        """(N, D), source (2, B, H, J, D / H) -> (N, D) and the alignment"""
         assert view.dial is not None
-        keys, values = split_heads(source, 2 * self.heads).chunk(2, dim=1)
+        keys, values = source.unbind()
         query = self.query(x)
         steps = packing.unpack(self.increments(query))[..., 0]
         steps = steps.masked_fill(view.rows.target == 1, 0.0)
@@ -81,7 +81,7 @@ class Gaussian(CrossAttention):
             total = total + view.registers[:, None]
         position = total.clamp(NEAREST, FARTHEST)
         span = spans(position, view.dial)
-        bias = gaussian_bias(position, span.minimum(view.rows.moment), source.shape[1])
+        bias = gaussian_bias(position, span.minimum(view.rows.moment), source.shape[3])
         query = split_heads(packing.unpack(query), self.heads)
         out = attend(query, keys, values, bias[:, None].to(query.dtype))
         told = Aligned(position, span, total[:, -1].detach())

@@ -82,8 +82,8 @@ class Monotonic(CrossAttention):
     def forward(
         self, x: Tensor, source: Tensor, view: SourceView, packing: Packing
     ) -> tuple[Tensor, Expected | Pointers]:
-        """(N, D), source (B, J, W) -> (N, D) and expected delays, or pointers"""
-        keys, values, *own_keys = source.split(x.shape[-1], dim=-1)
+        """(N, D), source (2 or 3, B, H, J, D / H) -> (N, D) and expected delays, or pointers"""
+        keys, values, *own_keys = source.unbind()
         soft = self.scores(packing.unpack(self.query(x)), keys)
         stop = self.stop_scores(packing, x, own_keys[0]) if self.looks_back else soft
         told: Expected | Pointers
@@ -99,13 +99,13 @@ class Monotonic(CrossAttention):
             pointer, needs = move(stops, view.registers.long(), view.rows.moment)
             weights = self.point(soft, pointer)
             told = Pointers(pointer[..., -1], needs[..., -1] & ~view.complete[:, None])
-        context = weights.to(values.dtype) @ split_heads(values, self.heads)  # (B, H, Q, D / H)
+        context = weights.to(values.dtype) @ values  # (B, H, Q, D / H)
         return self.output(packing.pack(context.transpose(1, 2).flatten(-2))), told
 
     def scores(self, query: Tensor, keys: Tensor) -> Tensor:
-        """Scaled products per head. (B, Q, D), (B, J, D) -> (B, H, Q, J)"""
-        q, k = (split_heads(x, self.heads) for x in (query, keys))
-        scaled: Tensor = at_least_float32(q @ k.transpose(-1, -2)) * q.shape[-1] ** -0.5
+        """Scaled products per head. (B, Q, D), (B, H, J, D / H) -> (B, H, Q, J)"""
+        q = split_heads(query, self.heads)
+        scaled: Tensor = at_least_float32(q @ keys.transpose(-1, -2)) * q.shape[-1] ** -0.5
         return scaled
 
     def stop_scores(self, packing: Packing, x: Tensor, keys: Tensor) -> Tensor:

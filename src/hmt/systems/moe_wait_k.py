@@ -70,11 +70,11 @@ class ExpertAttention(CrossAttention):
     def forward(
         self, x: Tensor, source: Tensor, view: SourceView, packing: Packing
     ) -> tuple[Tensor, Any]:
-        """(N, D), source (B, J, W) -> (N, D) and the gate (B, Q, H), None without one"""
-        keys, values = split_heads(source, 2 * self.heads).chunk(2, dim=1)
+        """(N, D), source (2, B, H, J, D / H) -> (N, D) and the gate (B, Q, H), None without one"""
+        keys, values = source.unbind()
         query = split_heads(packing.unpack(self.query(x)), self.heads)
         spans = self.spans(view)
-        bias = source_bias(spans, source.shape[1], x.dtype)  # (B, H, Q, J)
+        bias = source_bias(spans, source.shape[3], x.dtype)  # (B, H, Q, J)
         out = attend(query, keys, values, bias)
         weights = None
         if self.gate is not None:
