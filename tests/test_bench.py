@@ -38,7 +38,7 @@ def small_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_rows_per_token_stay_within_the_states() -> None:
     for row in stream.measure("tiny", [30], repeats=1):
-        if "hmt" in row["what"] and "rows_per_token" in row:
+        if " words, hmt" in row["what"] and "rows_per_token" in row:
             states = int(row["what"].split("hmt ")[1].split(",")[1].split()[0])
             assert 1 <= row["rows_per_token"] <= states + 1
 

@@ -4,6 +4,7 @@ import functools
 import itertools
 import math
 import random
+import time
 from collections import Counter
 
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lively import lively_hmt, naive_moments, naive_pass, random_tokens, run_alone
 
+from hmt.bench.setting import random_system
 from hmt.errors import UserError
 from hmt.streaming.cache import FIRST_CAPACITY
 from hmt.streaming.engine import LENGTH_EXTRA, LENGTH_FACTOR, Engine
@@ -327,3 +329,24 @@ def test_translate_keeps_slots_full_and_gives_every_sentence() -> None:
     list(itertools.chain(one_by_one.translate(sources, None, forced)))
     assert engine.counts.rows == one_by_one.counts.rows
     assert engine.counts.passes <= one_by_one.counts.passes / 2.5
+
+
+def test_a_stream_does_not_pay_for_the_slots_of_others() -> None:
+    """Planted bug: `HeadShelf.get` selects along its second dimension, going through all slots."""
+    system = random_system("hmt", "tiny", lower=1, states=3)
+
+    def seconds(slots: int) -> float:
+        engine = Engine(system, slots)
+        engine.open()  # so that the stream is not all there is
+        best = math.inf
+        for _ in range(5):
+            stream = engine.open(forced=[4] * 30)
+            start = time.perf_counter()
+            for _ in range(20):
+                engine.push(stream, [5])
+                engine.advance([stream])
+            best = min(best, time.perf_counter() - start)
+            engine.close(stream)
+        return best
+
+    assert seconds(256) < 2.5 * seconds(2)

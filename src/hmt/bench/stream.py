@@ -134,7 +134,7 @@ def shipped(repeats: int) -> Row:
     runs = {name: partial(play_all, engine, sources, targets) for name, engine in engines.items()}
     ratio = ratios(interleaved(runs, repeats), "full")["hmt"]
     return ratio_row(
-        "one stream, the model that ships, five sentences / full",
+        "one stream, the hmt that ships, German sentences / full",
         ratio,
         TARGET_FULL,
         **per_token(engines["hmt"]),

@@ -71,6 +71,7 @@ class HeadShelf:
         shape = (parts, slots, self.heads, FIRST_CAPACITY, self.size)
         self.tensors = [weight.new_zeros(shape) for _ in range(layers)]
         self.steps = self.head_steps()
+        self.parts = torch.arange(parts, device=weight.device)[:, None]  # (P, 1)
 
     @property
     def capacity(self) -> int:
@@ -100,8 +101,13 @@ class HeadShelf:
 
     def get(self, layer: int, slots: Tensor | None, length: int) -> Tensor:
         """The first `length` rows of some slots (None: all). -> (P, B, H, length, D / H)"""
-        seen = self.tensors[layer][:, :, :, :length]
-        return seen if slots is None else seen.index_select(1, slots)
+        kept = self.tensors[layer]
+        if slots is None:
+            return kept[:, :, :, :length]
+        # a selection along the second dimension would go through all slots
+        chosen = (self.parts * kept.shape[1] + slots).view(-1)
+        seen = kept.flatten(0, 1)[:, :, :length].index_select(0, chosen)
+        return seen.view(len(self.parts), len(slots), *seen.shape[1:])
 
     def remember(self, owner: Tensor, at: Tensor, slots: Tensor | None, length: int) -> Remember:
         """Write new rows, give back all so far. (N,) twice, (B,) or all"""
