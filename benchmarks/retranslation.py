@@ -6,8 +6,8 @@ converted from our `full` weights, in single precision and in int8. With trained
     python benchmarks/retranslation.py --full DIR --hmt DIR --source FILE --target FILE
 
 shows time per source word, words taken back, quality and lag; `--size tiny` or `--size base`
-compares time alone, with random weights and one target token per source token. All ways of
-translating take turns sentence by sentence. The last line of output is JSON.
+compares time alone, with random weights, a policy by chance and one target token per source token.
+All ways of translating take turns sentence by sentence. The last line of output is JSON.
 """
 
 import argparse
@@ -27,6 +27,7 @@ from conversion import Translator, convert
 
 from hmt.bench.report import finish, line
 from hmt.bench.setting import Row, random_sentence, random_system, ratio_row, ratios
+from hmt.bench.stream import CONFIDENT, by_chance
 from hmt.errors import UserError
 from hmt.evaluation.evaluate import read_parallel
 from hmt.evaluation.latency import average_lagging
@@ -203,7 +204,7 @@ def compare_random(options: argparse.Namespace, folder: Path) -> Iterator[Row]:
     size, draw = options.size, random.Random(1)
     convert(random_system("full", size, encoder="bidirectional"), folder)
     single, small = (Translator(folder, kind, options.threads) for kind in ("float32", "int8"))
-    engine = Engine(random_system("hmt", size, lower=5, states=6))
+    engine = Engine(by_chance(random_system("hmt", size, lower=5, states=6), CONFIDENT))
     for length in options.lengths:
         source, target = (random_sentence(draw, size, length) for _ in range(2))
         ways: dict[str, Callable[[], list[float]]] = {
