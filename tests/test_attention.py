@@ -1,4 +1,6 @@
-"""Attention by products over all heads, and dropout with few draws, are what they stand for."""
+"""Attention by products, dropout with few draws, positions from a table are what they stand for."""
+
+import math
 
 import pytest
 import torch
@@ -10,6 +12,7 @@ from hmt.model.attention import attend, split_heads, split_parts
 from hmt.model.dropout import dropout
 from hmt.model.moments import NEVER
 from hmt.model.products import small_attention
+from hmt.model.transformer import TABLE, sinusoids
 
 SHAPES = [(3, 2, 5, 7, 4), (2, 3, 1, 6, 2), (4, 1, 8, 8, 6)]  # B, H, Q, C, E
 
@@ -97,3 +100,14 @@ def test_dropout_follows_the_seed_and_lets_gradients_through() -> None:
     assert x.grad is not None
     torch.testing.assert_close(x.grad * x, first)
     assert torch.equal(dropout(x, 0.0), x)
+
+
+def test_positions_from_the_table_and_beyond_it_follow_one_formula() -> None:
+    """Planted bug: the table starts at angle 0."""
+    width, places = 6, [0, 1, 37, TABLE - 1, TABLE, 70_000]
+    for chosen in (places, places[:4]):
+        found = sinusoids(torch.tensor(chosen), width, torch.float64)
+        for p, row in zip(chosen, found.tolist(), strict=True):
+            angles = [(p + 2) * 10000 ** (-n / 2) for n in range(3)]
+            expected = [*map(math.sin, angles), *map(math.cos, angles)]
+            assert row == pytest.approx(expected, abs=1e-9)

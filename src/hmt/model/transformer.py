@@ -30,7 +30,7 @@ from hmt.model.dims import Dims
 from hmt.model.dropout import dropout
 from hmt.text.tokenizer import PAD
 
-LONGEST_TABLE = 2**16  # positions whose sinusoids are kept
+TABLE = 4096  # positions whose sinusoids are kept
 
 Remember = Callable[[int, Tensor], Tensor]
 """(layer, new keys and values (N, 2D)) -> those of all rows so far (2, B, H, C, D / H)."""
@@ -113,23 +113,17 @@ class DecoderLayer(nn.Module):
         return r.after(x, self.ffn(r.before(x))), told
 
 
-class Positions(nn.Module):
-    """Sinusoids; position p uses angle p + 2, as fairseq counts after its padding symbol."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.width = width
-
-    def forward(self, positions: Tensor, dtype: torch.dtype) -> Tensor:
-        """(...,) from 0 -> (..., D)"""
-        # A GPU would have to be waited for to know the largest position, and needs no table.
-        if positions.device.type != "cpu" or (largest := int(positions.max())) >= LONGEST_TABLE:
-            return sinusoids(positions, self.width, dtype)
-        table = sinusoid_table(1 << max(largest, 31).bit_length(), self.width, dtype)
-        return F.embedding(positions, table)
-
-
 def sinusoids(positions: Tensor, width: int, dtype: torch.dtype) -> Tensor:
+    """Position p has angle p + 2, as fairseq counts after its padding symbol. (...,) -> (..., D)"""
+    if positions.device.type == "cpu":
+        try:
+            return F.embedding(positions, sinusoid_table(width, dtype))
+        except IndexError:  # somebody is beyond the table
+            pass
+    return computed_sinusoids(positions, width, dtype)
+
+
+def computed_sinusoids(positions: Tensor, width: int, dtype: torch.dtype) -> Tensor:
     """(...,) -> (..., D)"""
     half = width // 2
     steps = torch.arange(half, dtype=torch.float64, device=positions.device)
@@ -140,10 +134,10 @@ def sinusoids(positions: Tensor, width: int, dtype: torch.dtype) -> Tensor:
 
 
 @lru_cache(maxsize=32)
-def sinusoid_table(length: int, width: int, dtype: torch.dtype) -> Tensor:
-    """Those of the first positions, made once. -> (length, D)"""
+def sinusoid_table(width: int, dtype: torch.dtype) -> Tensor:
+    """Those of the first positions, made once. -> (TABLE, D)"""
     with torch.inference_mode(False):  # training may use it after a stream has made it
-        return sinusoids(torch.arange(length), width, dtype)
+        return computed_sinusoids(torch.arange(TABLE), width, dtype)
 
 
 @dataclass
@@ -170,7 +164,6 @@ class Transformer(nn.Module):
         self.output = nn.Linear(dims.width, dims.target_vocabulary, bias=False)
         if dims.tie_output:
             self.output.weight = self.target_embedding.weight
-        self.positions = Positions(dims.width)
         self.encoder = nn.ModuleList(EncoderLayer(dims) for _ in range(dims.encoder_layers))
         self.decoder = nn.ModuleList(
             DecoderLayer(dims, cross(dims)) for _ in range(dims.decoder_layers)
@@ -184,8 +177,9 @@ class Transformer(nn.Module):
 
     def embed(self, table: nn.Embedding, tokens: Tensor, positions: Tensor) -> Tensor:
         """(...,) -> (..., D)"""
-        x = table(tokens)
-        x = torch.add(self.positions(positions, x.dtype), x, alpha=math.sqrt(self.dims.width))
+        width = self.dims.width
+        x = F.embedding(tokens, table.weight)
+        x = torch.add(sinusoids(positions, width, x.dtype), x, alpha=math.sqrt(width))
         return dropout(x, self.dims.dropout) if self.training else x
 
     def encode(

@@ -253,7 +253,8 @@ class Engine:
         )
 
         def means() -> Tensor:
-            return cache.sums.tensors[0][owner, facts[1]] / facts[1][:, None]
+            place = cache.sums.places(owner, facts[1])
+            return cache.sums.tensors[0].flatten(0, 1).index_select(0, place) / facts[1][:, None]
 
         return PassOutput(out.states, means, counts, out.told, transformer)
 
