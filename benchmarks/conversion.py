@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from hmt.errors import UserError
+from hmt.model.transformer import sinusoids
 from hmt.streaming.session import MAX_SENTENCE_TOKENS
 from hmt.systems.system import System
 
@@ -52,7 +53,7 @@ def convert(system: System, folder: Path) -> None:
     dims = transformer.dims
     layers = dims.encoder_layers, dims.decoder_layers
     spec = TransformerSpec.from_config(layers, dims.heads, pre_norm=dims.norm == "pre")
-    encodings = transformer.positions(torch.arange(4 * MAX_SENTENCE_TOKENS), torch.float32)
+    encodings = sinusoids(torch.arange(4 * MAX_SENTENCE_TOKENS), dims.width, torch.float32)
     sides = (
         (spec.encoder, transformer.encoder, transformer.encoder_norm),
         (spec.decoder, transformer.decoder, transformer.decoder_norm),

@@ -15,6 +15,7 @@ import torch
 from random_systems import SYMBOLS, lively
 from typer.testing import CliRunner
 
+import hmt
 from hmt.cli.app import app
 from hmt.errors import UserError
 from hmt.evaluation.audit import Report, audit, audit_agent, compare, invented, points
@@ -383,3 +384,9 @@ def test_agents_of_simuleval_itself(tmp_path: Path, tokenizer: Tokenizer) -> Non
     assert answer.returncode == 0 and "sentences         3" in answer.stdout, answer.stderr
     answer = run("--agent-class", "agents.Nobody")
     assert answer.returncode == 2 and "no agent class agents.Nobody" in answer.stderr
+
+
+def test_the_model_that_ships_reads_nothing_ahead() -> None:
+    """As a user loads it, with all that loading does to it."""
+    report = audit(hmt.load(), ["Ich habe keine Zeit.", "Wo ist der Bahnhof?"], probes=3)
+    assert report.is_clean and report.compared > 10

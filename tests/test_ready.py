@@ -1,6 +1,7 @@
 """Layers made ready give what ordinary ones give, and notice what happens to their weights."""
 
-from pathlib import Path
+import copy
+import pickle
 
 import pytest
 import torch
@@ -53,7 +54,7 @@ def test_gradients_go_through(shape: tuple[int, int]) -> None:
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_conversion_is_noticed(shape: tuple[int, int]) -> None:
-    """Planted bug: `_apply` does not call `hold_linear`."""
+    """Planted bug: `_apply` does not call `hold`."""
     plain, ready = ready_pair(shape)
     x = torch.randn(3, shape[0], dtype=torch.float64)
     with torch.inference_mode():
@@ -75,10 +76,51 @@ def test_a_ready_norm_gives_what_the_norm_gives() -> None:
         torch.testing.assert_close(holder.double()[0](x.double()), norm.double()(x.double()))
 
 
-def test_a_loaded_model_is_ready(tmp_path: Path) -> None:
+def test_a_loaded_model_is_ready() -> None:
     model = hmt.load()
     linear = [m for m in model.system.transformer.modules() if isinstance(m, nn.Linear)]
     assert all(isinstance(m, ReadyLinear) for m in linear)
     shared = model.system.transformer
     assert shared.output.weight is shared.target_embedding.weight
     assert model.translate(["Hallo!"])[0].prediction
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("assign", [False, True])
+def test_replaced_weights_are_noticed(shape: tuple[int, int], assign: bool) -> None:
+    """Planted bug: `_load_from_state_dict` does not call `hold`."""
+    _, ready = ready_pair(shape)
+    other = nn.Linear(*shape)
+    ready.load_state_dict(other.state_dict(), assign=assign)
+    x = torch.randn(3, shape[0])
+    with torch.inference_mode():
+        torch.testing.assert_close(ready(x), other(x), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_other_precisions_of_the_input_are_refused_as_by_any_layer(shape: tuple[int, int]) -> None:
+    _, ready = ready_pair(shape)
+    with torch.inference_mode(), pytest.raises(RuntimeError, match="dtype"):
+        ready(torch.randn(3, shape[0], dtype=torch.float64))
+
+
+def test_hooks_are_called_where_gradients_are_wanted() -> None:
+    """Planted bug: `forward` is called instead of the module."""
+    for holder in (nn.Sequential(nn.Linear(8, 8)), nn.Sequential(nn.LayerNorm(8))):
+        make_ready(holder)
+        calls: list[int] = []
+        holder[0].register_forward_hook(lambda *_, calls=calls: calls.append(1))
+        holder(torch.randn(2, 8))
+        assert calls == [1]
+
+
+def test_a_loaded_model_can_be_copied_and_pickled() -> None:
+    """Planted bug: without `__getstate__` what oneDNN has arranged cannot be copied."""
+    model = hmt.load()
+    x = torch.randn(2, model.system.transformer.dims.width)
+    for other in (copy.deepcopy(model.system), pickle.loads(pickle.dumps(model.system))):
+        transformer = other.transformer
+        assert transformer.output.weight is transformer.target_embedding.weight
+        assert isinstance(transformer.output, ReadyLinear)
+        with torch.inference_mode():
+            torch.testing.assert_close(transformer.output(x), model.system.transformer.output(x))

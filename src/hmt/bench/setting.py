@@ -35,14 +35,15 @@ SIZES: dict[str, dict[str, int]] = {
 HMT_SETTINGS = ((2, 4), (5, 6), (9, 8))  # the paper's low, middle and high latency
 
 
-def random_system(name: str, size: str, dropout: float = 0.1, **config: Any) -> System:
-    """A system of a known size with random weights, the same at every call."""
+def random_system(name: str, size: str, is_ready: bool = True, **config: Any) -> System:
+    """A system of a known size with random weights, the same at every call; ready for streams."""
     torch.manual_seed(1)
     dims = dict(SIZES[size])
     vocabulary = dims.pop("vocabulary")
     dims["source_vocabulary"] = dims["target_vocabulary"] = vocabulary
-    system = build(name, {"dims": {**dims, "dropout": dropout}, **config})
-    make_ready(system)  # as hmt.load does; training does not use it
+    system = build(name, {"dims": dims, **config})
+    if is_ready:
+        make_ready(system)  # as hmt.load does
     return system
 
 

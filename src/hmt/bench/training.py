@@ -40,11 +40,11 @@ def measure(size: str, repeats: int, others: bool, compiles: bool = False) -> It
     """Steps on one batch of about 1,000 target tokens in sentences of about 27."""
     keep_buffers()  # as training does
     corpus = invented(size)
-    systems: dict[str, System] = {"full": random_system("full", size)}
+    systems: dict[str, System] = {"full": random_system("full", size, is_ready=False)}
     for lower, states in HMT_SETTINGS:
-        systems[f"hmt {lower},{states}"] = random_system("hmt", size, lower=lower, states=states)
+        systems[f"hmt {lower},{states}"] = _hmt(size, lower, states)
     if others:
-        systems |= {name: random_system(name, size) for name in OTHERS}
+        systems |= {name: random_system(name, size, is_ready=False) for name in OTHERS}
     steps = {name: step_of(system, corpus) for name, system in systems.items()}
     seconds = interleaved(steps, repeats)
     targets = dict(zip(list(systems)[1:4], TARGETS[size], strict=True))
@@ -147,7 +147,7 @@ def _padding_row(what: str, share: float, limit: int) -> Row:
 def compiled(size: str, corpus: Invented, repeats: int) -> Row:
     """A step as with `training.compile` over one without, once compiled."""
     lower, states = HMT_SETTINGS[1]
-    plain, other = (random_system("hmt", size, lower=lower, states=states) for _ in range(2))
+    plain, other = (_hmt(size, lower, states) for _ in range(2))
     runs = {"plain": step_of(plain, corpus), "compiled": step_of(other, corpus, compile=True)}
     start = time.perf_counter()
     runs["compiled"]()
@@ -164,6 +164,10 @@ def _rows(corpus: Lengths, lower: int, states: int) -> float:
     )
     table = state_table(lower, states, source, target, int(target.max()))
     return len(table.index) / int(target.sum())
+
+
+def _hmt(size: str, lower: int, states: int) -> System:
+    return random_system("hmt", size, is_ready=False, lower=lower, states=states)
 
 
 def step_of(system: System, corpus: Invented, **settings: Any) -> Callable[[], object]:

@@ -106,7 +106,7 @@ class SourceView:
     """
 
     rows: Rows
-    length: Tensor | None = None  # (B,) source tokens that may be looked at
+    length: Tensor | None = None  # (B,) source tokens that may be looked at, if a system asks
     registers: Tensor | None = None  # (B, ...) of this layer
     complete: Tensor | None = None  # (B,)
     dial: Tensor | None = None  # (B,) the inference setting that matters here: a threshold, a delay
@@ -115,7 +115,7 @@ class SourceView:
     shared_bias: Tensor | None = None  # (B, 1, Q, J), the same in all layers
 
     def bias(self, length: int, dtype: torch.dtype) -> Tensor | None:
-        """Each row sees the source up to its moment. -> (B, 1, Q, J)"""
+        """Each row sees the source up to its moment. -> (B, 1, Q, J), None if all see all"""
         if self.shared_bias is None and not self.sees_all:
             self.shared_bias = source_bias(self.rows.moment, length, dtype)[:, None]
         return self.shared_bias

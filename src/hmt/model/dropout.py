@@ -11,7 +11,7 @@ def dropout(x: Tensor, probability: float) -> Tensor:
     """Set entries to zero and scale the others so that the mean stays. same shape"""
     if x.device.type != "cpu" or torch.compiler.is_compiling():
         return F.dropout(x, probability)
-    dropped = round(probability * LEVELS)
+    dropped = min(round(probability * LEVELS), LEVELS - 1)
     if dropped == 0:
         return x
     count = x.numel()

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-CHUNK_CELLS = 1 << 24  # logits held at a time: fewer go through the whole weight gradient too often
+CHUNK_CELLS = 1 << 24  # logits held at a time; with fewer the gradient is summed up more often
 
 
 def gold_log_prob(states: Tensor, weight: Tensor, gold: Tensor) -> tuple[Tensor, Tensor]:

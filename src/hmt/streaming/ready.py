@@ -9,7 +9,7 @@ up) takes as long as the product; a layer that holds its weights and is called d
 """
 
 from collections.abc import Callable
-from typing import Self
+from typing import Any, Self
 
 import torch
 import torch.nn.functional as F
@@ -17,9 +17,36 @@ from torch import Tensor, nn
 
 LEAST = 2**18  # numbers in a matrix that gains by being arranged
 ROWS = 8  # the arrangement is best for about so many rows, and right for any number
+HELD = ("held", "arranged")  # what can be made again from the parameters
 
 
-class ReadyLinear(nn.Linear):
+class Ready(nn.Module):
+    """What holds its weights a second time, and so must hear of all that happens to them.
+
+    Hooks are called where gradients are wanted, not in live passes.
+    """
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Weights are moved or converted."""
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        hold(self)
+        return self
+
+    def _load_from_state_dict(self, *args: Any) -> None:
+        """Weights are replaced."""
+        super()._load_from_state_dict(*args)
+        hold(self)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For copies and pickles: what oneDNN has arranged can have neither."""
+        return {key: value for key, value in vars(self).items() if key not in HELD}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
+        hold(self)
+
+
+class ReadyLinear(Ready, nn.Linear):
     """A linear layer; a large one keeps its weights a second time, arranged for oneDNN."""
 
     held: tuple[Tensor, Tensor | None]
@@ -27,60 +54,46 @@ class ReadyLinear(nn.Linear):
 
     def __call__(self, x: Tensor) -> Tensor:
         """(N, D) -> (N, E)"""
+        out: Tensor
         if torch.is_grad_enabled():
-            return self.forward(x)
-        if self.arranged is None:
-            return F.linear(x, *self.held)
-        out: Tensor = torch.ops.mkldnn._linear_pointwise(
-            x, self.arranged, self.held[1], "none", [], ""
-        )
+            out = super().__call__(x)
+        elif self.arranged is None or x.dtype != torch.float32:
+            out = F.linear(x, *self.held)
+        else:
+            arranged, bias = self.arranged, self.held[1]
+            out = torch.ops.mkldnn._linear_pointwise(x, arranged, bias, "none", [], "")
         return out
 
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """Weights are moved or converted."""
-        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        hold_linear(self)
-        return self
 
-
-class ReadyNorm(nn.LayerNorm):
+class ReadyNorm(Ready, nn.LayerNorm):
     held: tuple[Tensor, Tensor]
 
     def __call__(self, x: Tensor) -> Tensor:
         """(N, D) -> (N, D)"""
         if torch.is_grad_enabled():
-            return self.forward(x)
+            out: Tensor = super().__call__(x)
+            return out
         return torch.layer_norm(x, self.normalized_shape, *self.held, self.eps)
 
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """Weights are moved or converted."""
-        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        hold_norm(self)
-        return self
 
-
-def hold_linear(layer: ReadyLinear) -> None:
-    """Put the weights where they are found at once, arranged if that helps."""
-    weight = layer.weight.detach()
-    layer.held = weight, None if layer.bias is None else layer.bias.detach()
-    is_large = weight.numel() >= LEAST and torch.backends.mkldnn.is_available()
-    can = is_large and weight.device.type == "cpu" and weight.dtype == torch.float32
-    layer.arranged = torch.ops.mkldnn._reorder_linear_weight(weight, ROWS) if can else None
-
-
-def hold_norm(layer: ReadyNorm) -> None:
+def hold(layer: nn.Module) -> None:
     """Put the weights where they are found at once."""
-    layer.held = layer.weight.detach(), layer.bias.detach()
+    if isinstance(layer, ReadyNorm):
+        layer.held = layer.weight.detach(), layer.bias.detach()
+    elif isinstance(layer, ReadyLinear):
+        weight = layer.weight.detach()
+        layer.held = weight, None if layer.bias is None else layer.bias.detach()
+        is_large = weight.numel() >= LEAST and torch.backends.mkldnn.is_available()
+        can = is_large and weight.device.type == "cpu" and weight.dtype == torch.float32
+        layer.arranged = torch.ops.mkldnn._reorder_linear_weight(weight, ROWS) if can else None
 
 
 def make_ready(module: nn.Module) -> None:
-    """Change all linear layers and norms of a model in place; its parameters stay what they are."""
+    """Change all linear layers and norms of a model in place; its parameters stay what they are.
+
+    Whoever then changes single parameters by hand has to call this again.
+    """
     for child in module.modules():
-        if type(child) is nn.Linear:
-            child.__class__ = ReadyLinear
-            assert isinstance(child, ReadyLinear)
-            hold_linear(child)
-        elif type(child) is nn.LayerNorm:
-            child.__class__ = ReadyNorm
-            assert isinstance(child, ReadyNorm)
-            hold_norm(child)
+        if type(child) in (nn.Linear, nn.LayerNorm):
+            child.__class__ = ReadyLinear if isinstance(child, nn.Linear) else ReadyNorm
+        hold(child)

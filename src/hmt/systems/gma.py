@@ -1,6 +1,7 @@
 """Gaussian multi-head attention (Zhang & Feng, Findings of ACL 2022): predicted alignments.
 
-Shapes: B sentences, Q rows (I target tokens in training), J source tokens, N packed rows, D width.
+Shapes: B sentences, Q rows (I target tokens in training), J source tokens, N packed rows, D width,
+H heads.
 
 Each layer predicts by how many source tokens the alignment moves on for each target token; the sum
 of these steps is the position P_i (from 0) that y_i is aligned to.  A Gaussian around P_i weights

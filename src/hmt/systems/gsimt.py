@@ -140,7 +140,6 @@ class GSiMT(System):
             target=token.expand_as(computed).masked_fill(~computed, NOBODY).flatten(1),
             moment=moment.expand_as(computed).flatten(1),
             column=moment.expand_as(computed).flatten(1),
-            log_copies=source.new_zeros(size, width * steps),
         )
         index = computed.flatten().nonzero()[:, 0]
         out = self.transformer.decode(

@@ -1,6 +1,6 @@
 """MoE wait-k (Zhang & Feng 2021): each cross-attention head is an expert with a lag of its own.
 
-Shapes: B sentences, Q rows (padded), N rows (packed), J source tokens, H heads, D width, W 2D.
+Shapes: B sentences, Q rows (padded), N rows (packed), J source tokens, H heads, D width.
 
 Expert h of lag k_h sees min(min(k_h, k) + i - 1, J) source tokens of the min(k + i - 1, J) that are
 read.  A gate weighs the experts by the attention that each would get, and by k.  Training has two
@@ -88,7 +88,9 @@ class ExpertAttention(CrossAttention):
         return (lags + view.rows.target[:, None] - 1).minimum(view.rows.moment[:, None])
 
     def weights(self, query: Tensor, keys: Tensor, spans: Tensor, view: SourceView) -> Tensor:
-        """G = H softmax(tanh(W [s_1..s_H, k/10] + b)), which sums to H. -> (B, Q, H)
+        """G = H softmax(tanh(W [s_1..s_H, k/10] + b)), which sums to H.
+
+        (B, H, Q, D / H), (B, H, J, D / H), (B, H, Q) -> (B, Q, H)
 
         s_h is the mean attention that expert h's span gets from a head that sees all that is read.
         """

@@ -71,7 +71,6 @@ class TokenSystem(System):
             target=(index + 1).expand(size, steps).masked_fill(~is_real, NOBODY),
             moment=self.moments(batch, knobs) if moments is None else moments,
             column=self.columns(batch, knobs),
-            log_copies=torch.zeros(size, steps, device=batch.target.device),
         )
         source = transformer.encode(batch.source).view(*batch.source.shape, -1)
         precise = torch.promote_types(source.dtype, torch.float32)
