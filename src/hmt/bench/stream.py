@@ -5,6 +5,7 @@ it is given one: by chance, confident as often as trained models are; and, as th
 never confident, so that every token waits for its last moment.  The model that ships shows its own.
 """
 
+import copy
 import random
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -107,10 +108,8 @@ def per_token(engine: Engine) -> dict[str, float]:
 
 def by_chance(system: System, share: float) -> System:
     """The same system with a policy of its own: confident in this share of its states."""
-    assert isinstance(system, HMT)
-    other, draw = HMT(system.config), random.Random(1)
-    other.load_state_dict(system.state_dict())
-    make_ready(other)
+    other, draw = copy.deepcopy(system), random.Random(1)
+    assert isinstance(other, HMT)
     confidence = other.confidence
 
     def drawn(states: Tensor, means: Tensor) -> Tensor:

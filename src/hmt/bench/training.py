@@ -22,7 +22,7 @@ from hmt.bench.setting import (
     ratio_row,
     ratios,
 )
-from hmt.model.moments import state_table
+from hmt.model.moments import StateTable, state_table
 from hmt.systems.system import System
 from hmt.text.tokenizer import EOS
 from hmt.training.batches import Numbers, plan_epoch
@@ -126,11 +126,7 @@ def padding(limit: int = 4096, pairs: int = 100_000) -> Iterator[Row]:
     lower, states = HMT_SETTINGS[1]
     real = rectangle = 0
     for n in range(0, len(plan), max(1, len(plan) // 50)):
-        source, target = (
-            torch.from_numpy(x[plan[n]].astype(np.int64))
-            for x in (corpus.source_lengths, corpus.target_lengths)
-        )
-        table = state_table(lower, states, source, target, int(target.max()))
+        table = _states(corpus, plan[n], lower, states)
         real, rectangle = real + len(table.index), rectangle + table.rows.target.numel()
     yield _padding_row(f"rows of hmt {lower},{states}", 1 - real / rectangle, limit)
 
@@ -159,11 +155,17 @@ def compiled(size: str, corpus: Invented, repeats: int) -> Row:
 
 def _rows(corpus: Lengths, lower: int, states: int) -> float:
     """States per target token after packing."""
+    table = _states(corpus, np.arange(len(corpus)), lower, states)
+    return len(table.index) / int(corpus.target_lengths.sum())
+
+
+def _states(corpus: Lengths, sentences: Numbers, lower: int, states: int) -> StateTable:
+    """The states of some sentences as one batch."""
     source, target = (
-        torch.from_numpy(x).long() for x in (corpus.source_lengths, corpus.target_lengths)
+        torch.from_numpy(x[sentences].astype(np.int64))
+        for x in (corpus.source_lengths, corpus.target_lengths)
     )
-    table = state_table(lower, states, source, target, int(target.max()))
-    return len(table.index) / int(target.sum())
+    return state_table(lower, states, source, target, int(target.max()))
 
 
 def _hmt(size: str, lower: int, states: int) -> System:
