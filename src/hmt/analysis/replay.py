@@ -19,7 +19,7 @@ from hmt.model.transformer import Transformer
 from hmt.model.vocabulary import at_least_float32
 from hmt.streaming.engine import Engine
 from hmt.systems.system import PassOutput, Plan, Stream, System
-from hmt.text.tokenizer import BOS, PAD
+from hmt.text.tokenizer import FIRST_WRITABLE
 
 BEST = 3  # tokens that a state names
 
@@ -63,8 +63,8 @@ class Watching(Engine):
         chosen = weights if self.layer is None else weights[self.layer - 1 : self.layer]
         attention = torch.stack(chosen).mean(0)  # (N, J)
         probability = at_least_float32(output.transformer.output(output.states)).softmax(-1)
-        probability[:, [BOS, PAD]] = 0.0  # the engine never writes them
-        best = probability.topk(min(BEST, probability.shape[-1] - 2))
+        probability[:, :FIRST_WRITABLE] = 0.0
+        best = probability.topk(min(BEST, probability.shape[-1] - FIRST_WRITABLE))
         token = len(stream.target) + 1
         for row, place_ in enumerate(zip(plan.targets, plan.moments, strict=True)):
             seen = Seen(

@@ -8,9 +8,9 @@ plus rows x 2D x decoder layers.
 """
 
 import math
+from typing import ClassVar
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from hmt.model.moments import NOBODY, Rows
@@ -19,31 +19,29 @@ from hmt.model.transformer import Remember, Transformer
 FIRST_CAPACITY = 64
 
 
-def capacity_for(needed: int, capacity: int) -> int:
-    """Doubled until it suffices."""
-    while capacity < needed:
-        capacity *= 2
-    return capacity
-
-
 class Shelf:
     """Tensors (S, C, ...) that share one capacity along C."""
+
+    axis: ClassVar[int] = 1  # where the capacity is
 
     def __init__(self, tensors: list[Tensor]) -> None:
         self.tensors = tensors
 
     @property
     def capacity(self) -> int:
-        return self.tensors[0].shape[1]
+        return self.tensors[0].shape[self.axis]
 
     def grow(self, needed: int) -> None:
-        if needed <= self.capacity:
+        old = capacity = self.capacity
+        if needed <= old:
             return
-        capacity = capacity_for(needed, self.capacity)
-        for n, old in enumerate(self.tensors):
-            new = old.new_zeros(old.shape[0], capacity, *old.shape[2:])
-            new[:, : old.shape[1]] = old
-            self.tensors[n] = new
+        while capacity < needed:
+            capacity *= 2
+        for n, kept in enumerate(self.tensors):
+            shape = list(kept.shape)
+            shape[self.axis] = capacity
+            self.tensors[n] = kept.new_zeros(shape)
+            self.tensors[n].narrow(self.axis, 0, old).copy_(kept)
 
     def places(self, slots: Tensor, at: Tensor) -> Tensor:
         """Where rows stand when slots lie one after another. (N,) twice -> (N,)"""
@@ -59,40 +57,28 @@ class Shelf:
         return seen if slots is None else seen.index_select(0, slots)
 
 
-class HeadShelf:
+class HeadShelf(Shelf):
     """What attention looks at: P parts (keys, values, ...), (P, S, H, C, D / H) per layer.
 
     A head's keys lie together: looking at hundreds of rows then takes two thirds of the time.
     """
 
+    axis = 3
+
     def __init__(self, transformer: Transformer, slots: int, layers: int, parts: int = 2) -> None:
         weight, dims = transformer.output.weight, transformer.dims
         self.heads, self.size = dims.heads, dims.width // dims.heads
         shape = (parts, slots, self.heads, FIRST_CAPACITY, self.size)
-        self.tensors = [weight.new_zeros(shape) for _ in range(layers)]
-        self.steps = self.head_steps()
-        self.parts = torch.arange(parts, device=weight.device)[:, None]  # (P, 1)
-
-    @property
-    def capacity(self) -> int:
-        return self.tensors[0].shape[3]
-
-    def grow(self, needed: int) -> None:
-        if needed > self.capacity:
-            more = capacity_for(needed, self.capacity) - self.capacity
-            self.tensors = [F.pad(old, (0, 0, 0, more)) for old in self.tensors]
-            self.steps = self.head_steps()
-
-    def head_steps(self) -> Tensor:
-        """From the place of a slot's first head to all of its heads and parts. -> (P * H,)"""
-        parts, slots, heads, capacity, _ = self.tensors[0].shape
-        steps = torch.arange(parts)[:, None] * slots * heads + torch.arange(heads)
-        return (steps.flatten() * capacity).to(self.tensors[0].device)
+        super().__init__([weight.new_zeros(shape) for _ in range(layers)])
+        device = weight.device
+        self.parts = torch.arange(parts, device=device)[:, None] * slots  # (P, 1) slots before each
+        # (P * H,) heads before each head of the first slot
+        self.before = (self.parts * self.heads + torch.arange(self.heads, device=device)).view(-1)
 
     def places(self, slots: Tensor, at: Tensor) -> Tensor:
         """Where all heads and parts of rows stand. (N,) twice -> (N * P * H,)"""
         first = torch.add(at, slots, alpha=self.heads * self.capacity)
-        return (first[:, None] + self.steps).view(-1)
+        return torch.add(first[:, None], self.before, alpha=self.capacity).view(-1)
 
     def put(self, layer: int, place: Tensor, values: Tensor) -> None:
         """Write rows at their places. (N * P * H,), (N, W)"""
@@ -105,7 +91,7 @@ class HeadShelf:
         if slots is None:
             return kept[:, :, :, :length]
         # a selection along the second dimension would go through all slots
-        chosen = (self.parts * kept.shape[1] + slots).view(-1)
+        chosen = (self.parts + slots).view(-1)
         seen = kept.flatten(0, 1)[:, :, :length].index_select(0, chosen)
         return seen.view(len(self.parts), len(slots), *seen.shape[1:])
 

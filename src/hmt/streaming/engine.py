@@ -24,11 +24,10 @@ from hmt.model.vocabulary import at_least_float32
 from hmt.streaming.cache import Cache
 from hmt.streaming.loops import loop_token
 from hmt.systems.system import PassOutput, Plan, Read, Stream, System, Write
-from hmt.text.tokenizer import EOS, PAD
+from hmt.text.tokenizer import EOS, FIRST_WRITABLE, PAD
 
 # A translation longer than this has lost itself: no language pair doubles the number of tokens.
 LENGTH_FACTOR, LENGTH_EXTRA = 2, 20
-FIRST_WRITABLE = EOS  # what stands before it marks a beginning or padding
 
 
 @dataclass
@@ -171,19 +170,20 @@ class Engine:
         facts = self._tensor(
             [
                 [t for s in new for t in s.source[s.encoded[part] :]],
-                [p for s in new for p in range(s.encoded[part], len(s.source))],
                 owners(new, counts),
+                [p for s in new for p in range(s.encoded[part], len(s.source))],
             ]
         )
-        tokens, at, slot = padded(facts, [PAD, 0, 0])
-        remember = cache.encoder.remember(facts[2], facts[1], self._slot_index(new), longest)
-        states = transformer.encode(tokens, at, packing, longest, remember)
-        place = cache.source.places(facts[2], facts[1])
+        owner, at = facts[1:].unbind()
+        tokens, slot, position = padded(facts, [PAD, 0, 0])
+        remember = cache.encoder.remember(owner, at, self._slot_index(new), longest)
+        states = transformer.encode(tokens, position, packing, longest, remember)
+        place = cache.source.places(owner, at)
         for layer, kept in enumerate(transformer.keep(states)):
             cache.source.put(layer, place, kept)
-        older = cache.sums.tensors[0][slot[:, 0], at[:, 0]]  # (B, D)
+        older = cache.sums.tensors[0][slot[:, 0], position[:, 0]]  # (B, D)
         sums = packing.unpack(states).cumsum(1) + older[:, None]
-        cache.sums.put(0, cache.sums.places(facts[2], facts[1] + 1), packing.pack(sums))
+        cache.sums.put(0, cache.sums.places(owner, at + 1), packing.pack(sums))
         for s in new:
             s.encoded[part] = len(s.source)
         self.counts.encoder_passes += 1

@@ -24,7 +24,7 @@ from hmt.systems.multipath import Multipath
 from hmt.systems.system import Batch, Loss, PassOutput, Plan, Read, Stream, System, Write, mean_loss
 from hmt.systems.tokens import ALL, TokenPass, TokenSystem
 from hmt.systems.wait_k import WaitK, WaitKKnobs
-from hmt.text.tokenizer import BOS, EOS, PAD
+from hmt.text.tokenizer import EOS, FIRST_WRITABLE
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,7 @@ class Adaptive(TokenSystem):
     def top(self, output: PassOutput) -> tuple[list[int], list[float]]:
         """The most probable next token of each stream, and its probability."""
         probability = at_least_float32(output.transformer.output(output.last_rows())).softmax(-1)
-        probability[:, [BOS, PAD]] = 0.0
+        probability[:, :FIRST_WRITABLE] = 0.0
         best = probability.max(-1)
         return best.indices.tolist(), best.values.tolist()
 

@@ -10,11 +10,12 @@ import tokenizers as hf
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
 from hmt.errors import UserError
-from hmt.text.words import BOS, EOS, PAD, SPECIALS, UNK, Detokenizer, Piece
+from hmt.text.words import BOS, EOS, FIRST_WRITABLE, PAD, SPECIALS, UNK, Detokenizer, Piece
 
 __all__ = [
     "BOS",
     "EOS",
+    "FIRST_WRITABLE",
     "PAD",
     "SPECIALS",
     "UNK",
