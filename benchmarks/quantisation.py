@@ -21,11 +21,11 @@ from hmt.bench.report import finish, line
 from hmt.bench.setting import Row, interleaved, random_sentence, random_system, ratio_row, ratios
 from hmt.bench.stream import play
 from hmt.evaluation.evaluate import read_parallel
-from hmt.evaluation.quality import quality
+from hmt.fast.int8 import Change, in_eight_bits, quantise
+from hmt.metrics.quality import quality
+from hmt.models.model import load
 from hmt.streaming.engine import Engine
-from hmt.streaming.model import load
-from hmt.streaming.quantised import Change, in_eight_bits, quantise
-from hmt.systems.system import System
+from hmt.systems.contract import System
 
 WANTED, WANTED_LOSS = 1.3, 0.3
 
@@ -40,7 +40,7 @@ def ordinary(system: System) -> System:
 def quantised(system: System, change: Change) -> System:
     """A copy with all linear layers changed."""
     system = ordinary(system)
-    quantise(system, change)
+    quantise(system.parts, change)
     return system
 
 

@@ -30,10 +30,10 @@ from hmt.bench.setting import Row, random_sentence, random_system, ratio_row, ra
 from hmt.bench.stream import CONFIDENT, by_chance
 from hmt.errors import UserError
 from hmt.evaluation.evaluate import read_parallel
-from hmt.evaluation.latency import average_lagging
-from hmt.evaluation.quality import quality
+from hmt.metrics.latency import average_lagging
+from hmt.metrics.quality import quality
+from hmt.models.model import Model, load
 from hmt.streaming.engine import Engine
-from hmt.streaming.model import Model, load
 from hmt.streaming.session import Session
 
 MASKED = 3  # words at the end that a screen leaves out while the sentence goes on

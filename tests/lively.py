@@ -16,8 +16,8 @@ from hmt.model.dims import Dims
 from hmt.model.transformer import Transformer
 from hmt.streaming.engine import Engine
 from hmt.systems.hmt import HMT, HMTConfig, HMTKnobs
-from hmt.systems.system import Stream
-from hmt.text.tokenizer import EOS, UNK
+from hmt.systems.stream import Stream
+from hmt.text.symbols import EOS, UNK
 
 VOCABULARY = 20
 

@@ -11,8 +11,10 @@ from torch import nn
 from hmt.model.dims import Dims
 from hmt.streaming.engine import Engine
 from hmt.systems import build
-from hmt.systems.system import Batch, Stream, System, make_batch
-from hmt.text.tokenizer import EOS
+from hmt.systems.batch import Batch, make_batch
+from hmt.systems.contract import System
+from hmt.systems.stream import Stream
+from hmt.text.symbols import EOS
 
 SYMBOLS = 14
 DIMS = Dims(

@@ -9,8 +9,10 @@ from torch import Tensor
 
 from hmt.model.dims import Dims
 from hmt.streaming.engine import Engine
-from hmt.systems.system import Batch, Stream, System, make_batch, pad
-from hmt.text.tokenizer import EOS
+from hmt.systems.batch import Batch, make_batch, pad
+from hmt.systems.contract import System
+from hmt.systems.stream import Stream
+from hmt.text.symbols import EOS
 
 VOCABULARY = 24
 DIMS = Dims(

@@ -13,11 +13,11 @@ from training_runs import prepare_toy, recipe
 
 import hmt
 from hmt.errors import UserError
+from hmt.models.directory import compose_system, load_system, save_system
 from hmt.streaming.engine import Engine
 from hmt.systems.adaptive import Adaptive, AdaptiveConfig, AdaptiveKnobs
-from hmt.systems.directory import compose_system, load_system, save_system
-from hmt.systems.system import PassOutput
-from hmt.text.tokenizer import EOS
+from hmt.systems.contract import PassOutput
+from hmt.text.symbols import EOS
 from hmt.training import parse_recipe, train
 
 TOKEN = 5  # any word

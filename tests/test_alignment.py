@@ -9,9 +9,9 @@ from typer.testing import CliRunner
 
 from hmt.cli.app import app
 from hmt.errors import UserError
-from hmt.evaluation.alignment import Alignment, PolicyQuality, read_alignments, read_shares
-from hmt.streaming.model import Model
-from hmt.systems.directory import save_system
+from hmt.metrics.alignment import Alignment, PolicyQuality, read_alignments, read_shares
+from hmt.models.directory import save_system
+from hmt.models.model import Model
 from hmt.text.tokenizer import word_tokenizer
 
 SOURCES, TARGETS = ["u v w", "x", "u v"], ["a b c d", "e", ""]
@@ -106,7 +106,7 @@ def test_the_gold_alignments_of_rwth(shared: Path) -> None:
     assert sum(len(found.sure) for found in one) == 9_613
     model = Model(lively("full"), (tokenizer := word_tokenizer(list("abcdefghij")), tokenizer), {})
     assert tokenizer.size == SYMBOLS
-    full, wait = (PolicyQuality(model, sources, targets, one) for _ in range(2))
+    full, wait = (PolicyQuality(model.tokenizers, sources, targets, one) for _ in range(2))
     for n, (source, target) in enumerate(zip(sources, targets, strict=True)):
         x, y = len(source.split()) + 1, len(target.split()) + 1
         assert full.add(n, [x] * y)["possible"]["share"] in (1.0, None)

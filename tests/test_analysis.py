@@ -28,16 +28,18 @@ from hmt.analysis.tables import latex_table, markdown_table
 from hmt.analysis.waits import waits
 from hmt.cli.app import run
 from hmt.errors import UserError
+from hmt.evaluation.points import add_point
 from hmt.evaluation.records import write_records
-from hmt.evaluation.scores import add_point, score
+from hmt.metrics.scores import score
 from hmt.model.attention import CrossAttention, Packing, SourceView, split_parts
 from hmt.model.dims import Dims
-from hmt.model.moments import Rows
-from hmt.streaming.model import Model
+from hmt.model.rows import Rows
+from hmt.models.directory import save_system
+from hmt.models.model import Model
 from hmt.streaming.record import Record
 from hmt.systems import SYSTEMS
-from hmt.systems.directory import save_system
-from hmt.text.tokenizer import BOS, EOS, PAD, UNK, word_tokenizer
+from hmt.text.symbols import BOS, EOS, PAD, UNK
+from hmt.text.tokenizer import word_tokenizer
 
 ROOT = Path(__file__).resolve().parents[1]
 AXES = Axes.named("bleu", "token.AL")

@@ -7,11 +7,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from hmt.fast.dropout import dropout
+from hmt.fast.small_attention import small_attention
 from hmt.model import attention
 from hmt.model.attention import attend, split_heads, split_parts
-from hmt.model.dropout import dropout
-from hmt.model.moments import NEVER
-from hmt.model.products import small_attention
+from hmt.model.rows import NEVER
 from hmt.model.transformer import TABLE, sinusoids
 
 SHAPES = [(3, 2, 5, 7, 4), (2, 3, 1, 6, 2), (4, 1, 8, 8, 6)]  # B, H, Q, C, E

@@ -23,13 +23,14 @@ from hmt.evaluation.simuleval import answers
 from hmt.model import transformer
 from hmt.model.attention import SourceView, source_bias
 from hmt.model.transformer import Transformer
+from hmt.models.directory import save_system
+from hmt.models.model import Model
 from hmt.streaming.cache import Cache
 from hmt.streaming.engine import Engine
-from hmt.streaming.model import Model
 from hmt.streaming.record import Record
 from hmt.systems import SYSTEMS
-from hmt.systems.directory import save_system
-from hmt.text.tokenizer import EOS, Tokenizer, train_bpe, word_tokenizer
+from hmt.text.symbols import EOS
+from hmt.text.tokenizer import Tokenizer, train_bpe, word_tokenizer
 
 ROOT = Path(__file__).resolve().parents[1]
 VENV = os.environ.get("HMT_SIMULEVAL_VENV", "")

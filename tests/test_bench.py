@@ -15,9 +15,9 @@ from hmt.bench.report import finish, is_met, line
 from hmt.bench.setting import SIZES, ratios
 from hmt.cli.app import app
 from hmt.model.vocabulary import gold_log_prob
+from hmt.models.model import load
 from hmt.streaming.engine import Engine
-from hmt.streaming.model import load
-from hmt.text.tokenizer import EOS
+from hmt.text.symbols import EOS
 
 BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
 

@@ -180,7 +180,7 @@ def test_translate_gives_a_line_for_a_line(hmt: Call) -> None:
     assert answer.out.splitlines()[1] == ""
     assert hmt("translate", "run", given="").out == ""
     # as sentences in one go: the pipe is nothing but a session
-    from hmt.streaming.model import load
+    from hmt.models.model import load
 
     whole = [record.prediction for record in load("run").translate(lines.split("\n"))]
     assert answer.out.splitlines() == whole
@@ -217,7 +217,7 @@ def test_events_tell_the_text_and_what_was_read(hmt: Call) -> None:
 
 def test_a_word_read_in_part_is_not_read() -> None:
     from hmt.cli.translation import Events
-    from hmt.systems.system import Stream
+    from hmt.systems.stream import Stream
     from hmt.text.tokenizer import train_bpe
 
     tokenizer = train_bpe(["unter schied"], 23, lowercase=False, tokenised=False)

@@ -15,11 +15,13 @@ from random_systems import DIMS, SYMBOLS, assert_close, ended, lively, sentences
 from torch import Tensor, nn
 
 from hmt.errors import UserError
+from hmt.models.directory import load_system, save_system
 from hmt.streaming.engine import Engine
 from hmt.systems import SYSTEMS, build
-from hmt.systems.directory import load_system, save_system
-from hmt.systems.system import Batch, Stream, System, make_batch, pad
-from hmt.text.tokenizer import EOS
+from hmt.systems.batch import Batch, make_batch, pad
+from hmt.systems.contract import System
+from hmt.systems.stream import Stream
+from hmt.text.symbols import EOS
 
 # Settings under which a small random model shows more of its policy than under the defaults.
 CONFIGS: dict[str, dict[str, Any]] = {

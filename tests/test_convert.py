@@ -14,12 +14,12 @@ import torch
 from lively import enliven, lively_hmt, small_dims
 from torch import Tensor
 
-from hmt.convert import convert_fairseq
 from hmt.errors import UserError
-from hmt.streaming.model import load
+from hmt.models.fairseq import convert_fairseq
+from hmt.models.model import load
+from hmt.systems.contract import System
 from hmt.systems.full import Full, FullConfig
-from hmt.systems.system import System
-from hmt.text.tokenizer import SPECIALS
+from hmt.text.symbols import SPECIALS
 
 LAYER = {
     "self_attn_layer_norm": "attention_residual.norm",

@@ -17,9 +17,10 @@ from hmt.bench.setting import random_system
 from hmt.errors import UserError
 from hmt.streaming.cache import FIRST_CAPACITY
 from hmt.streaming.engine import LENGTH_EXTRA, LENGTH_FACTOR, Engine
+from hmt.systems.batch import make_batch
 from hmt.systems.hmt import HMT, HMTKnobs
-from hmt.systems.system import Stream, make_batch
-from hmt.text.tokenizer import EOS
+from hmt.systems.stream import Stream
+from hmt.text.symbols import EOS
 
 some = settings(max_examples=12, deadline=None, database=None, derandomize=True)
 seeds = st.integers(0, 10**6)

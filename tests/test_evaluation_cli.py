@@ -10,7 +10,7 @@ from command_line import TEST, Call
 
 from hmt.evaluation.evaluate import evaluate, folder_name, read_parallel
 from hmt.evaluation.records import read_records
-from hmt.streaming.model import Model, load
+from hmt.models.model import Model, load
 
 # as SimulEval 1.1.4 wrote them with an agent of its own that waits for two words
 SIMULEVAL = """\

@@ -10,11 +10,12 @@ from torch import Tensor
 
 from hmt.errors import UserError
 from hmt.model.attention import Packing, SourceView, split_parts
-from hmt.model.moments import Rows
+from hmt.model.rows import Rows
 from hmt.systems import build
+from hmt.systems.contract import PassOutput
 from hmt.systems.gma import GMA, Aligned, Gaussian, GMAConfig, gaussian_bias
-from hmt.systems.system import PassOutput, Plan, Read, Stream, Write
-from hmt.text.tokenizer import EOS
+from hmt.systems.stream import Plan, Read, Stream, Write
+from hmt.text.symbols import EOS
 
 
 class Stepping(Gaussian):

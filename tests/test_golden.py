@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import torch
 
-from hmt.convert import convert_fairseq
 from hmt.evaluation.forced import forced
 from hmt.model.attention import SourceView
-from hmt.streaming.model import Model, load
+from hmt.models.fairseq import convert_fairseq
+from hmt.models.model import Model, load
+from hmt.systems.batch import make_batch
 from hmt.systems.hmt import HMT
-from hmt.systems.system import make_batch
-from hmt.text.tokenizer import EOS
+from hmt.text.symbols import EOS
 
 TOLERANCE = 1e-4  # their numbers are in single precision
 

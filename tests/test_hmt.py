@@ -16,9 +16,9 @@ from torch import Tensor
 from hmt.errors import UserError
 from hmt.model.vocabulary import smoothed
 from hmt.systems import build
+from hmt.systems.batch import Batch, make_batch
 from hmt.systems.hmt import HMT, HMTConfig, HMTKnobs
-from hmt.systems.system import Batch, make_batch
-from hmt.text.tokenizer import EOS, PAD
+from hmt.text.symbols import EOS, PAD
 
 some = settings(max_examples=15, deadline=None, database=None, derandomize=True)
 lowers, numbers, seeds = st.integers(-2, 6), st.integers(1, 5), st.integers(0, 10**6)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hmt.errors import UserError
-from hmt.evaluation.latency import (
+from hmt.metrics.latency import (
     average_token_delay,
     computing_seconds,
     differentiable_average_lagging,

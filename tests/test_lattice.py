@@ -16,8 +16,9 @@ from lively import small_dims
 from torch import Tensor
 
 from hmt.model import lattice
-from hmt.model.moments import NEVER, state_table
+from hmt.model.rows import NEVER
 from hmt.systems.hmt import HMT, HMTConfig, States, expected_delay
+from hmt.systems.hmt_states import state_table
 
 many = settings(max_examples=40, deadline=None, database=None, derandomize=True)
 shapes = st.tuples(

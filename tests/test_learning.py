@@ -15,8 +15,9 @@ import torch
 from hmt.streaming.engine import Engine
 from hmt.systems import build
 from hmt.systems.adaptive import Adaptive
-from hmt.systems.system import System, make_batch
-from hmt.text.tokenizer import EOS
+from hmt.systems.batch import make_batch
+from hmt.systems.contract import System
+from hmt.text.symbols import EOS
 
 pytestmark = pytest.mark.slow
 

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from hmt.errors import UserError
-from hmt.evaluation.logs import log_line, read_log, row_of, write_log
+from hmt.evaluation.logs import log_line, read_log, write_log
 from hmt.evaluation.records import read_records, write_records
-from hmt.evaluation.scores import score
+from hmt.metrics.instance import instance_of
+from hmt.metrics.scores import score
 from hmt.streaming.record import Record
 
 
@@ -86,7 +87,7 @@ def test_wrong_records_are_named(tmp_path: Path, change: dict[str, Any], message
 
 
 def test_log_is_simulevals(tmp_path: Path) -> None:
-    row = row_of(record())
+    row = instance_of(record())
     text = (
         '{"index": 0, "prediction": "i have time", "delays": [1, 2, 3], "prediction_length": 3, '
         '"reference": "i have some time\\n", "source": "ich habe zeit", "source_length": 3}'
@@ -98,14 +99,14 @@ def test_log_is_simulevals(tmp_path: Path) -> None:
 
 def test_a_word_is_out_when_it_is_sure() -> None:
     # "ve" might go on until "time" is written
-    assert row_of(record(target_word_outs=[1, 3, 4])).delays == [2, 3, 3]
-    assert row_of(record(target_word_outs=[1, 3, 5])).delays == [2, 3, 3], "cut: it ends"
+    assert instance_of(record(target_word_outs=[1, 3, 4])).delays == [2, 3, 3]
+    assert instance_of(record(target_word_outs=[1, 3, 5])).delays == [2, 3, 3], "cut: it ends"
 
 
 def test_elapsed_is_written_only_if_measured(tmp_path: Path) -> None:
     timed = record(times=[0.2, 0.4, 0.4, 0.8, 1.0])
-    assert row_of(timed).elapsed is None, "no rate was given"
-    row = row_of(timed, seconds_per_word=0.4)
+    assert instance_of(timed).elapsed is None, "no rate was given"
+    row = instance_of(timed, seconds_per_word=0.4)
     # "ha" and "ve" wait for 2 words; "ve" takes no time of its own
     assert row.elapsed == pytest.approx([1.5, 2.5, 4.0])
     write_log(tmp_path / "instances.log", [row])
@@ -208,4 +209,4 @@ def test_no_file_and_no_sentence(tmp_path: Path) -> None:
 
 def test_wrong_reads_of_a_record_name_the_sentence() -> None:
     with pytest.raises(UserError, match=r"sentence 4: .*past the end"):
-        row_of(record(index=4, reads=[1, 2, 3, 4, 9]))
+        instance_of(record(index=4, reads=[1, 2, 3, 4, 9]))

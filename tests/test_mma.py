@@ -11,7 +11,7 @@ from small_systems import DIMS, assert_padding_changes_nothing, enlarged, pairs,
 from torch import Tensor
 
 from hmt.errors import UserError
-from hmt.evaluation.latency import differentiable_average_lagging as reference_dal
+from hmt.metrics.latency import differentiable_average_lagging as reference_dal
 from hmt.model import lattice
 from hmt.model.delays import differentiable_average_lagging, expected_moment
 from hmt.model.transformer import Transformer

@@ -18,8 +18,8 @@ from training_runs import prepare_toy, recipe
 
 from hmt.errors import UserError
 from hmt.model.attention import Packing, SourceView, split_parts
-from hmt.model.moments import Rows
-from hmt.systems.directory import load_system
+from hmt.model.rows import Rows
+from hmt.models.directory import load_system
 from hmt.systems.moe_wait_k import ExpertAttention, MoEWaitK, MoEWaitKConfig, expert_lags
 from hmt.systems.wait_k import WaitKKnobs
 from hmt.training import train

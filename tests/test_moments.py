@@ -10,16 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lively import naive_moments
 
-from hmt.model.moments import (
-    NEVER,
-    NOBODY,
-    Rows,
-    column_bias,
-    plain_bias,
-    state_bias,
-    state_table,
-)
+from hmt.model.rows import NEVER, NOBODY, Rows, column_bias, plain_bias
 from hmt.systems.hmt import HMTKnobs, copies_of
+from hmt.systems.hmt_states import state_bias, state_table
 
 many = settings(max_examples=60, deadline=None, database=None, derandomize=True)
 lowers, numbers = st.integers(-4, 8), st.integers(1, 7)

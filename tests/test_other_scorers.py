@@ -16,9 +16,10 @@ from typing import Any
 import pytest
 
 from hmt.errors import UserError
-from hmt.evaluation.latency import elapsed_words
-from hmt.evaluation.logs import Row, read_log, write_log, write_simuleval_config
-from hmt.evaluation.scores import score, word_latency
+from hmt.evaluation.logs import read_log, write_log, write_simuleval_config
+from hmt.metrics.instance import Instance
+from hmt.metrics.latency import elapsed_words
+from hmt.metrics.scores import score, word_latency
 
 VENV = os.environ.get("HMT_SIMULEVAL_VENV", "")
 pytestmark = pytest.mark.skipif(
@@ -63,7 +64,7 @@ def run(*command: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run([path, *arguments], capture_output=True, text=True, check=False)
 
 
-def rows(count: int, *, timed: bool) -> list[Row]:
+def rows(count: int, *, timed: bool) -> list[Instance]:
     """Sentences with all kinds of lengths and delays."""
     draw = random.Random(5)
 
@@ -76,7 +77,7 @@ def rows(count: int, *, timed: bool) -> list[Row]:
         delays = sorted(draw.randint(1, X) for _ in range(Y))
         work = [draw.random() for _ in range(Y)]
         elapsed = elapsed_words(delays, work, 0.4) if timed else None
-        found.append(Row(index, text(Y), delays, X, text(X), text(R), elapsed))
+        found.append(Instance(index, text(Y), delays, X, text(X), text(R), elapsed))
     return found
 
 
@@ -130,7 +131,7 @@ def omnisteval(folder: Path, unit: str = "word") -> dict[str, float] | str:
 
 
 def test_both_programs_score_our_log(tmp_path: Path) -> None:
-    sentences = [*rows(60, timed=False), Row(60, "", [], 4, "a b c d", "nothing was said .")]
+    sentences = [*rows(60, timed=False), Instance(60, "", [], 4, "a b c d", "nothing was said .")]
     write_log(tmp_path / "instances.log", sentences)
     point = score(sentences, resamples=0)
     ours = point["latency"]["word"] | {

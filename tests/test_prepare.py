@@ -18,9 +18,10 @@ from hmt.errors import UserError
 from hmt.text import encoder as encoder_module
 from hmt.text import prepare as prepare_module
 from hmt.text.corpus import Corpus, open_tokenizers
-from hmt.text.files import Sample, scan
+from hmt.text.lines import Sample, scan
 from hmt.text.prepare import Prepare, prepare
-from hmt.text.tokenizer import EOS, UNK, Tokenizer, word_tokenizer
+from hmt.text.symbols import EOS, UNK
+from hmt.text.tokenizer import Tokenizer, word_tokenizer
 
 SOURCE = "Ich habe Zeit.\nDas Haus ist groß, sehr groß.\nJa!\n"
 TARGET = "I have time.\nThe house is big, very big.\nYes!\n"

@@ -9,8 +9,8 @@ import pytest
 from rich.console import Console
 
 from hmt.cli.stage import Sentence, play
+from hmt.models.model import PRETRAINED, Model, load
 from hmt.streaming.engine import LENGTH_EXTRA, LENGTH_FACTOR
-from hmt.streaming.model import PRETRAINED, Model, load
 
 MEGABYTE = 1 << 20
 

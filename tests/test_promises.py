@@ -70,7 +70,8 @@ def test_links_of_the_readme_and_docs_lead_somewhere() -> None:
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_recipes_parse_and_state_command_cost_and_score(path: Path) -> None:
-    from hmt.systems import SYSTEMS, from_plain
+    from hmt.plain import from_plain
+    from hmt.systems import SYSTEMS
     from hmt.training.recipe import load_recipe
 
     sizes = {"source_vocabulary": 100, "target_vocabulary": 100}

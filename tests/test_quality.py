@@ -12,17 +12,18 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
 from hmt.errors import UserError
-from hmt.evaluation.bootstrap import draws, interval, mean_of, resample
-from hmt.evaluation.compare import compare, compare_curves
-from hmt.evaluation.logs import Row
-from hmt.evaluation.quality import export_comet, quality
-from hmt.evaluation.scores import add_point, read_points, score
+from hmt.evaluation.points import add_point, read_points
+from hmt.metrics.bootstrap import draws, interval, mean_of, resample
+from hmt.metrics.compare import compare, compare_curves
+from hmt.metrics.instance import Instance
+from hmt.metrics.quality import export_comet, quality
+from hmt.metrics.scores import score
 from hmt.streaming.record import Record
 
 WORDS = ["the", "a", "man", "dog", "sits", "runs", "in", "park", "green", "house", ".", ","]
 
 
-def corpus(wait: int, errors: float, count: int = 60) -> list[Row]:
+def corpus(wait: int, errors: float, count: int = 60) -> list[Instance]:
     """A wait-k system that gets a share of the words wrong, on sentences that do not change."""
     texts, mistakes = random.Random(1), random.Random(wait)
     rows = []
@@ -31,11 +32,11 @@ def corpus(wait: int, errors: float, count: int = 60) -> list[Row]:
         output = [mistakes.choice(WORDS) if mistakes.random() < errors else w for w in words]
         delays = [min(wait + i, len(words)) for i in range(len(words))]
         text = " ".join(words)
-        rows.append(Row(index, " ".join(output), delays, len(words), text.upper(), text))
+        rows.append(Instance(index, " ".join(output), delays, len(words), text.upper(), text))
     return rows
 
 
-def record_of(row: Row) -> Record:
+def record_of(row: Instance) -> Record:
     """A record in which words are tokens."""
     source = [*(row.source or "").split(), "</s>"]
     target = [*row.prediction.split(), "</s>"]
@@ -94,7 +95,7 @@ def test_resampled_scores_are_scores_of_the_drawn_sentences() -> None:
 
 def test_draws_do_not_depend_on_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = np.concatenate(list(draws(10, 50, 1)))
-    monkeypatch.setattr("hmt.evaluation.bootstrap.CELLS", 35)
+    monkeypatch.setattr("hmt.metrics.bootstrap.CELLS", 35)
     assert (np.concatenate(list(draws(10, 50, 1))) == whole).all()
 
 
@@ -136,7 +137,7 @@ def test_computation_aware_scores_need_a_rate_and_say_it() -> None:
 
 
 def test_point_of_a_log_has_no_tokens_and_without_references_no_quality() -> None:
-    rows = [Row(0, "a b", [1, 2], 2), Row(1, "", [], 3), Row(2, "c d", [2, 2], 2)]
+    rows = [Instance(0, "a b", [1, 2], 2), Instance(1, "", [], 3), Instance(2, "c d", [2, 2], 2)]
     point = score(rows, resamples=10)
     assert point["latency"]["token"] is None
     assert point["quality"] == {"bleu": None, "chrf": None, "bleu_tokenised_lc": None}
@@ -153,7 +154,7 @@ def test_user_mistakes() -> None:
     with pytest.raises(UserError, match="must be one of"):
         score(corpus(1, 0.1), tokenize="klingon")
     with pytest.raises(UserError, match="some have none"):
-        score([Row(0, "a", [1], 1, "a", "a"), Row(1, "a", [1], 1, "a")])
+        score([Instance(0, "a", [1], 1, "a", "a"), Instance(1, "a", [1], 1, "a")])
 
 
 def test_scores_file_is_updated_in_place(tmp_path: Path) -> None:
@@ -217,17 +218,17 @@ def test_curves_are_compared_where_both_run() -> None:
 )
 def test_only_the_same_sentences_are_compared(change: dict[str, Any], message: str) -> None:
     rows = corpus(3, 0.3)
-    changed = [*rows[:-1], Row(**{**vars(rows[-1]), **change})]
+    changed = [*rows[:-1], Instance(**{**vars(rows[-1]), **change})]
     with pytest.raises(UserError, match=message):
         compare(rows, changed)
 
 
 def test_comet_export(tmp_path: Path) -> None:
-    rows = [Row(0, "a\u2028b", [1, 1], 1, "x", "c\n"), Row(1, "", [], 1, "y", "d")]
+    rows = [Instance(0, "a\u2028b", [1, 1], 1, "x", "c\n"), Instance(1, "", [], 1, "y", "d")]
     command = export_comet(tmp_path, rows)
     assert (tmp_path / "comet.mt").read_text() == "a b\n\n"
     assert command.startswith("comet-score -s ") and "wmt22-comet-da" in command
     examples = [json.loads(line) for line in (tmp_path / "comet.jsonl").open()]
     assert examples[0] == {"src": "x", "mt": "a b", "ref": "c"}
     with pytest.raises(UserError, match="no source or no reference"):
-        export_comet(tmp_path, [Row(0, "a", [1], 1, "x")])
+        export_comet(tmp_path, [Instance(0, "a", [1], 1, "x")])

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import hmt
-from hmt.streaming.ready import LEAST, ReadyLinear, ReadyNorm, make_ready
+from hmt.fast.prepacked import LEAST, ReadyLinear, ReadyNorm, make_ready
 
 SHAPES = [(512, 640), (64, 48)]  # arranged for oneDNN, and not
 

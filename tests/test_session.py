@@ -9,13 +9,14 @@ from lively import lively_hmt
 
 import hmt
 from hmt.errors import UserError
+from hmt.models.model import Model
 from hmt.streaming import session as session_module
+from hmt.streaming.choice import loop_token
 from hmt.streaming.engine import Engine
-from hmt.streaming.loops import loop_token
-from hmt.streaming.model import Model
 from hmt.streaming.session import Session
-from hmt.systems.system import Stream
-from hmt.text.tokenizer import EOS, Tokenizer, train_bpe
+from hmt.systems.stream import Stream
+from hmt.text.symbols import EOS
+from hmt.text.tokenizer import Tokenizer, train_bpe
 
 TEXT = [
     "Nolu ka, besi tarum!",

@@ -22,13 +22,15 @@ from random_systems import SYMBOLS, lively
 
 from hmt.errors import UserError
 from hmt.evaluation.evaluate import evaluate, read_parallel
-from hmt.evaluation.logs import read_log, row_of
+from hmt.evaluation.logs import read_log
 from hmt.evaluation.simuleval import Interpreter, add_knobs, knobs_of
-from hmt.streaming.model import Model, load
+from hmt.metrics.instance import instance_of
+from hmt.models.directory import save_system
+from hmt.models.model import Model, load
 from hmt.streaming.record import Record
-from hmt.systems.directory import save_system
-from hmt.text.tokenizer import EOS, Tokenizer, bpe_tokenizer_from_codes, train_bpe, word_tokenizer
-from hmt.text.words import WholeWords, word_ends, word_outs
+from hmt.text.pieces import WholeWords, word_ends, word_outs
+from hmt.text.symbols import EOS
+from hmt.text.tokenizer import Tokenizer, bpe_tokenizer_from_codes, train_bpe, word_tokenizer
 
 VENV = os.environ.get("HMT_SIMULEVAL_VENV", "")
 needs_simuleval = pytest.mark.skipif(
@@ -129,7 +131,7 @@ def test_the_agent_sees_what_the_records_say(
     sources = ["", "axb xx ab c x", *invented(7)]
     delays = set()
     for record in model.translate(sources):
-        row = row_of(record)
+        row = instance_of(record)
         assert interpreted(model, sources[record.index]) == (row.prediction, row.delays)
         delays |= set(row.delays)
     assert len(delays) > 1 or name == "full"

@@ -17,19 +17,15 @@ from tokenizers import decoders, models
 
 from hmt.errors import UserError
 from hmt.text import tokenizer as tokenizer_module
+from hmt.text.pieces import Detokenizer, word_ends
+from hmt.text.symbols import BOS, EOS, PAD, SPECIALS, UNK
 from hmt.text.tokenizer import (
-    BOS,
-    EOS,
-    PAD,
-    SPECIALS,
-    UNK,
     Tokenizer,
     bpe_tokenizer_from_codes,
     train_bpe,
     train_words,
     word_tokenizer,
 )
-from hmt.text.words import Detokenizer, word_ends
 
 LINES = [
     "Ich habe keine Zeit gehabt, weil ich (am 24. Mai) gearbeitet habe.",

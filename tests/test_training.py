@@ -21,9 +21,10 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from hmt.errors import UserError
-from hmt.systems import SYSTEMS, from_plain
-from hmt.systems.directory import load_system
-from hmt.systems.system import System
+from hmt.models.directory import load_system
+from hmt.plain import from_plain
+from hmt.systems import SYSTEMS
+from hmt.systems.contract import System
 from hmt.training import average, load_recipe, parse_recipe, train
 from hmt.training.batches import BatchStream, collate, mix, plan_epoch, share
 from hmt.training.optimizer import Optimizer, learning_rate

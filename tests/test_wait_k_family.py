@@ -21,14 +21,14 @@ from random_systems import (
     with_weights,
 )
 
-from hmt.evaluation.latency import average_lagging, differentiable_average_lagging
-from hmt.model.moments import NEVER
+from hmt.metrics.latency import average_lagging, differentiable_average_lagging
+from hmt.model.rows import NEVER
 from hmt.streaming.engine import Engine
+from hmt.systems.batch import make_batch
 from hmt.systems.mma import look_back
 from hmt.systems.multipath import VALIDATION_LAGS, draw_lag
-from hmt.systems.system import make_batch
-from hmt.systems.tokens import TokenSystem
-from hmt.text.tokenizer import EOS, PAD
+from hmt.systems.token_system import TokenSystem
+from hmt.text.symbols import EOS, PAD
 
 TOKEN = 5  # any word
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from hmt.evaluation.scores import read_points
+from hmt.evaluation.points import read_points
 
 DIALS = ("lower", "k", "delta", "threshold")  # the setting that a line is named after
 TOKEN, WORD = ("AL", "DAL"), ("AL", "LAAL", "DAL")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from hmt.errors import UserError
     from hmt.evaluation.evaluate import evaluate, read_parallel
-    from hmt.streaming.model import Model, load
+    from hmt.models.model import Model, load
     from hmt.streaming.record import Record
     from hmt.streaming.session import Session
     from hmt.systems import SYSTEMS
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 # Public name -> its module, imported at first use: the command line answers before torch loads.
 _HOMES = {
     "SYSTEMS": "hmt.systems",
-    "Model": "hmt.streaming.model",
+    "Model": "hmt.models.model",
     "Record": "hmt.streaming.record",
     "Session": "hmt.streaming.session",
     "UserError": "hmt.errors",
     "evaluate": "hmt.evaluation.evaluate",
-    "load": "hmt.streaming.model",
+    "load": "hmt.models.model",
     "read_parallel": "hmt.evaluation.evaluate",
 }
 

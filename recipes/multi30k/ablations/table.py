@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from hmt.evaluation.scores import read_points
+from hmt.evaluation.points import read_points
 
 # what, the paper's (AL, BLEU), folder of ours, the setting that its point must have
 LINES: list[tuple[str, tuple[float, float] | None, str, dict[str, Any]]] = [

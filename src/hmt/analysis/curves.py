@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from hmt.errors import UserError
-from hmt.evaluation.latency import COMPUTATION_AWARE, METRICS
-from hmt.evaluation.quality import QUALITIES
-from hmt.evaluation.scores import Point, read_points
+from hmt.evaluation.points import read_points
+from hmt.metrics.latency import COMPUTATION_AWARE, METRICS
+from hmt.metrics.quality import QUALITIES
+from hmt.metrics.scores import Point
 
 CONVENTIONS = ("token", "word")
 QUALITY_NAMES = {

@@ -10,11 +10,11 @@ from typing import Any
 
 from hmt.analysis.replay import Seen, replay
 from hmt.errors import UserError
-from hmt.evaluation.latency import checked_reads
-from hmt.streaming.model import Model
+from hmt.metrics.latency import checked_reads
+from hmt.models.model import Model
 from hmt.streaming.record import Record
-from hmt.text.tokenizer import CONTINUES, EOS, MARK, SPECIALS, Tokenizer
-from hmt.text.words import BOS, PAD
+from hmt.text.symbols import BOS, EOS, PAD, SPECIALS
+from hmt.text.tokenizer import CONTINUES, MARK, Tokenizer
 
 FORMAT = 1
 END = "(end)"

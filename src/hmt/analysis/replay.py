@@ -18,8 +18,9 @@ from hmt.model.attention import CrossAttention, Packing, SourceView
 from hmt.model.transformer import Transformer
 from hmt.model.vocabulary import at_least_float32
 from hmt.streaming.engine import Engine
-from hmt.systems.system import PassOutput, Plan, Stream, System
-from hmt.text.tokenizer import FIRST_WRITABLE
+from hmt.systems.contract import PassOutput, System
+from hmt.systems.stream import Plan, Stream
+from hmt.text.symbols import FIRST_WRITABLE
 
 BEST = 3  # tokens that a state names
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from hmt.bench.setting import Row, random_sentence, random_system
 from hmt.streaming.engine import Engine
-from hmt.systems.system import System
+from hmt.systems.contract import System
 
 TARGET = 6.0
 

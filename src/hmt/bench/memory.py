@@ -19,7 +19,7 @@ from hmt.bench.setting import SIZES, Row, random_system
 from hmt.errors import UserError
 from hmt.model.vocabulary import gold_log_prob
 from hmt.systems import hmt
-from hmt.systems.system import make_batch
+from hmt.systems.batch import make_batch
 
 TARGET = 1 / 3
 LOWER, STATES, ROWS_PER_TOKEN = 5, 6, 4.75

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 from hmt.bench.setting import Row, random_sentence, random_system
 from hmt.streaming.engine import Engine
-from hmt.systems.system import Stream, System
+from hmt.systems.contract import System
+from hmt.systems.stream import Stream
 
 WORDS_PER_SECOND = 2.5
 TARGET_SESSIONS, TARGET_P95_MS = 200, 200.0

@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
-from hmt.streaming.ready import make_ready
+from hmt.fast.prepacked import make_ready
 from hmt.systems import build
-from hmt.systems.system import System
+from hmt.systems.contract import System
 
 Row = dict[str, Any]
 

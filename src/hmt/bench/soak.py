@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 from hmt.bench.setting import Row
-from hmt.streaming.model import Model, load
+from hmt.models.model import Model, load
 from hmt.streaming.session import Session
 from hmt.systems import build
 

@@ -23,13 +23,13 @@ from hmt.bench.setting import (
     ratio_row,
     ratios,
 )
+from hmt.fast.prepacked import make_ready
+from hmt.models.model import load
 from hmt.streaming.engine import Engine
-from hmt.streaming.model import load
-from hmt.streaming.ready import make_ready
 from hmt.systems import build
+from hmt.systems.contract import System
 from hmt.systems.hmt import HMT
-from hmt.systems.system import System
-from hmt.text.tokenizer import EOS
+from hmt.text.symbols import EOS
 
 TARGET_FULL, TARGET_WAIT_K = 2.0, 1.5
 TARGET_LENGTH = 200  # words up to which the targets are set

@@ -22,9 +22,9 @@ from hmt.bench.setting import (
     ratio_row,
     ratios,
 )
-from hmt.model.moments import StateTable, state_table
-from hmt.systems.system import System
-from hmt.text.tokenizer import EOS
+from hmt.systems.contract import System
+from hmt.systems.hmt_states import StateTable, state_table
+from hmt.text.symbols import EOS
 from hmt.training.batches import Numbers, plan_epoch
 from hmt.training.checkpoint import Position
 from hmt.training.learner import Learner

@@ -59,8 +59,8 @@ def compare(
     """
     from dataclasses import asdict
 
-    from hmt.evaluation import compare as bootstrap
     from hmt.evaluation.translations import read_curve
+    from hmt.metrics import compare as bootstrap
 
     (one, other), scorings = zip(*(read_curve(path) for path in (first, second)), strict=True)
     _check_units([*one, *other], first, second)

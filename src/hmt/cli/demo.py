@@ -14,7 +14,7 @@ from hmt.cli.training import bar
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from hmt.streaming.model import Model
+    from hmt.models.model import Model
 
 logger = logging.getLogger(__name__)
 
@@ -73,7 +73,7 @@ def demo(
         _learn(output, console, is_fast)
         return
     from hmt.cli.stage import listen, play
-    from hmt.streaming.model import load
+    from hmt.models.model import load
 
     dial: dict[str, Any] = {} if lower is None else {"lower": lower}
     session = load().session(**dial)
@@ -92,7 +92,7 @@ def demo(
 def _learn(output: Path, console: "Console", is_fast: bool) -> None:
     """Train a very small model, show it at work, and measure it."""
     from hmt.cli.stage import play
-    from hmt.streaming.model import load
+    from hmt.models.model import load
 
     console.print(
         "An invented language: adjectives follow their nouns, and after a word of time the verb "
@@ -128,7 +128,7 @@ def _measure(model: "Model") -> None:
     """Say how good and how late it is on sentences that it has never seen."""
     import dataclasses
 
-    from hmt.evaluation.scores import score
+    from hmt.metrics.scores import score
 
     pairs = list(toy.sentences(200, UNSEEN_SEED))
     records = [

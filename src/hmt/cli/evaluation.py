@@ -17,8 +17,8 @@ from hmt.cli.scoring import SECONDS_PER_WORD, TOKENIZE_HELP, checked_scoring
 from hmt.errors import UserError
 
 if TYPE_CHECKING:
-    from hmt.evaluation.scores import Point
     from hmt.evaluation.translations import Translations
+    from hmt.metrics.scores import Point
 
 logger = logging.getLogger(__name__)
 
@@ -106,7 +106,7 @@ def _report(
     comet: Path | None,
 ) -> None:
     """Show the table and the commands for COMET, and warn of numbers that mislead."""
-    from hmt.evaluation.quality import lacks_spaces
+    from hmt.metrics.quality import lacks_spaces
 
     commands = _export(comet, points, translations) if comet is not None else []
     typer.echo(score_table(points) + "".join(f"{command}\n" for command in commands), nl=False)
@@ -131,14 +131,14 @@ def _export(
 ) -> list[str]:
     """Write COMET's files, for a curve in a folder per point; give the commands to run it."""
     from hmt.evaluation.evaluate import folder_name
-    from hmt.evaluation.logs import row_of
-    from hmt.evaluation.quality import export_comet
+    from hmt.metrics.instance import instance_of
+    from hmt.metrics.quality import export_comet
     from hmt.streaming.record import Record
 
     commands = []
     for point, sentences in zip(points, translations, strict=True):
         folder = comet / folder_name(point["settings"]) if len(points) > 1 else comet
-        rows = [row_of(s) if isinstance(s, Record) else s for s in sentences]
+        rows = [instance_of(s) if isinstance(s, Record) else s for s in sentences]
         commands.append(export_comet(folder, rows))
     return commands
 
@@ -159,9 +159,9 @@ def score(
     device: str = DEVICE,
 ) -> None:
     """Force given translations: losses, reads and confidences per pair, as JSON lines."""
-    from hmt.evaluation.alignment import PolicyQuality, read_alignments
     from hmt.evaluation.evaluate import read_parallel
     from hmt.evaluation.forced import forced
+    from hmt.metrics.alignment import PolicyQuality, read_alignments
 
     loaded = open_model(model, device)
     chosen = knobs.settings(knobs.given(context), loaded.system.Knobs, loaded.system.name)
@@ -170,7 +170,7 @@ def score(
     policy = None
     if alignment is not None:
         gold = read_alignments(alignment, text.sources, targets, alignment_base)
-        policy = PolicyQuality(loaded, text.sources, targets, gold)
+        policy = PolicyQuality(loaded.tokenizers, text.sources, targets, gold)
     for found in forced(loaded, text.sources, targets, loaded.knobs(**chosen), batch):
         if policy is not None:
             found["alignment"] = policy.add(found["index"], found["reads"])

@@ -8,7 +8,7 @@ import typer
 from hmt.errors import UserError
 
 if TYPE_CHECKING:
-    from hmt.streaming.model import Model
+    from hmt.models.model import Model
 
 DEVICE = typer.Option("cpu", help="Where to compute: cpu, cuda, cuda:1 ...")
 
@@ -20,7 +20,7 @@ def open_model(path: Path | None, device: str, int8: bool = False) -> "Model":
     """Load a model onto a device that this machine has."""
     import torch
 
-    from hmt.streaming.model import load
+    from hmt.models.model import load
 
     try:
         kind = torch.device(device).type

@@ -31,8 +31,8 @@ def info(
     style: Format = typer.Option(Format.text, "--format", help="For people or for programs."),
 ) -> None:
     """Say what a model is: system, sizes, parameters, knobs, how it came about."""
-    from hmt.streaming.model import PRETRAINED, load
-    from hmt.systems.directory import WEIGHTS, unshared
+    from hmt.models.directory import WEIGHTS, unshared
+    from hmt.models.model import PRETRAINED, load
 
     model = model or PRETRAINED
     loaded = load(model)
@@ -77,6 +77,6 @@ def fairseq(
     bpe_codes: Path | None = typer.Option(None, help="Codes of subword-nmt, if pieces were used."),
 ) -> None:
     """Convert a checkpoint of HMT's authors, or a Transformer of that time's fairseq."""
-    from hmt.convert import convert_fairseq
+    from hmt.models.fairseq import convert_fairseq
 
     convert_fairseq(checkpoint, source_dict, target_dict, output, bpe_codes)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from hmt.evaluation.scores import Point
+    from hmt.metrics.scores import Point
 
 Place = tuple[str, ...]  # keys inside a point
 

@@ -8,7 +8,7 @@ import typer
 from hmt.errors import UserError
 
 if TYPE_CHECKING:
-    from hmt.evaluation.scores import Scoring
+    from hmt.metrics.scores import Scoring
 
 TOKENIZE_HELP = "sacreBLEU's tokenizer: 13a, intl, zh, ja-mecab, ko-mecab, char, none ..."
 SECONDS_PER_WORD = typer.Option(
@@ -20,8 +20,8 @@ SECONDS_PER_WORD = typer.Option(
 
 def checked_scoring(tokenize: str, seconds_per_word: float | None, resamples: int) -> "Scoring":
     """How to score; a mistake is told now and not after hours of translating."""
-    from hmt.evaluation.quality import scorers
-    from hmt.evaluation.scores import Scoring
+    from hmt.metrics.quality import scorers
+    from hmt.metrics.scores import Scoring
 
     if seconds_per_word is not None and not 0 < seconds_per_word < math.inf:
         raise UserError(

@@ -54,7 +54,7 @@ def average(
     is_half: bool = typer.Option(False, "--half", help="Store in half precision, to ship it."),
 ) -> None:
     """Average the last snapshots of a run, or several models of one kind."""
-    from hmt.training.averaging import average_models
+    from hmt.models.average import average_models
 
     averaged = average_models(models, output, last, is_half)
     logger.info("Average of %d: %s", len(averaged), output)

@@ -14,9 +14,9 @@ from hmt.cli.app import app
 from hmt.cli.loading import DEVICE, INT8, open_model
 
 if TYPE_CHECKING:
-    from hmt.streaming.model import Model
+    from hmt.models.model import Model
     from hmt.streaming.session import Session
-    from hmt.systems.system import Stream
+    from hmt.systems.stream import Stream
 
 
 class Format(StrEnum):
@@ -100,7 +100,7 @@ class Events:
         }
 
     def _writes(self, stream: "Stream") -> "Iterator[dict[str, Any]]":
-        from hmt.text.words import Detokenizer, word_ends
+        from hmt.text.pieces import Detokenizer, word_ends
 
         if stream is not self.stream:
             self.stream, self.shown = stream, 0

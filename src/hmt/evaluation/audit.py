@@ -14,10 +14,11 @@ from typing import Any
 
 from hmt.errors import UserError
 from hmt.evaluation.simuleval import answers
-from hmt.streaming.model import Model
+from hmt.models.model import Model
 from hmt.streaming.record import Record
 from hmt.streaming.session import MAX_SENTENCE_TOKENS
-from hmt.text.tokenizer import UNK, Tokenizer
+from hmt.text.symbols import UNK
+from hmt.text.tokenizer import Tokenizer
 
 TOLERANCE = 1e-6  # rounding in double precision is around 1e-14
 SENTENCES, PROBES = 20, 15

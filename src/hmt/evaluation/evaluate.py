@@ -16,14 +16,17 @@ from pathlib import Path
 from typing import Any
 
 from hmt.errors import UserError
-from hmt.evaluation.conventions import quality_conventions
-from hmt.evaluation.logs import row_of, write_log, write_simuleval_config
-from hmt.evaluation.records import numbered_lines, read_records, write_records
-from hmt.evaluation.scores import STANDARD, Point, Scoring, add_point, read_points, score
-from hmt.streaming.model import Model
-from hmt.streaming.record import Record
-from hmt.systems.directory import replacing, unshared, write_atomically
-from hmt.text.files import open_lines, scan
+from hmt.evaluation.logs import write_log, write_simuleval_config
+from hmt.evaluation.points import add_point, read_points
+from hmt.evaluation.records import read_records, write_records
+from hmt.files import replacing, write_atomically
+from hmt.metrics.conventions import quality_conventions
+from hmt.metrics.instance import instance_of
+from hmt.metrics.scores import STANDARD, Point, Scoring, score
+from hmt.models.directory import unshared
+from hmt.models.model import Model
+from hmt.streaming.record import Record, numbered_lines
+from hmt.text.lines import open_lines, scan
 
 FORMAT = 1
 Progress = Callable[[str, int, int], None]  # stage, done, total
@@ -188,7 +191,7 @@ def _batch(folder: Path) -> int | None:
 
 def _keep(folder: Path, records: Sequence[Record]) -> None:
     """Write records last and in one step: where they stand, the point is done."""
-    write_log(folder / "instances.log", map(row_of, records))
+    write_log(folder / "instances.log", map(instance_of, records))
     write_simuleval_config(folder)
     with replacing(folder / "records.jsonl") as temporary:
         write_records(temporary, records)

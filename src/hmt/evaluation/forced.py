@@ -5,10 +5,10 @@ from typing import Any
 
 import torch
 
+from hmt.models.model import Model
 from hmt.streaming.engine import Engine
-from hmt.streaming.model import Model
-from hmt.systems.system import make_batch
-from hmt.text.tokenizer import EOS
+from hmt.systems.batch import make_batch
+from hmt.text.symbols import EOS
 
 
 def forced(

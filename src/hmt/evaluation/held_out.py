@@ -2,10 +2,10 @@
 
 import dataclasses
 
-from hmt.evaluation.scores import score
+from hmt.metrics.scores import score
+from hmt.models.model import Model
 from hmt.streaming.engine import Engine
-from hmt.streaming.model import Model
-from hmt.systems.system import System
+from hmt.systems.contract import System
 from hmt.training.validation import Slice
 
 SLOTS = 64

@@ -5,88 +5,27 @@ The unit is the word, or the character for text without spaces.
 """
 
 import json
-import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from hmt.errors import UserError
-from hmt.evaluation.latency import (
+from hmt.metrics.instance import UNITS, Instance, count_units
+from hmt.metrics.latency import (
     checked_reads,
-    computing_seconds,
-    elapsed_words,
-    word_reads,
-    words_read,
 )
-from hmt.evaluation.records import numbered_lines
 from hmt.streaming.record import (
-    Record,
     is_int,
     is_list,
     is_number,
     is_string,
     json_object,
+    numbered_lines,
     shortened,
 )
 
-# word: what whitespace of any kind separates. space: what plain spaces separate, so that a number
-# like 10 000 with its non-breaking space is one. char: every character but the plain space.
-UNITS = ("word", "space", "char")
 
-
-@dataclass(frozen=True)
-class Row:
-    """One sentence of a log. Y units of the prediction."""
-
-    index: int
-    prediction: str
-    delays: list[int]  # (Y) source words read
-    source_length: int
-    source: str | None = None
-    reference: str | None = None
-    elapsed: list[float] | None = None  # (Y) delays with computing time, in source words
-    unit: str = "word"
-
-    @property
-    def reference_length(self) -> int | None:
-        """Units of the reference; None if there is no reference or nothing in it."""
-        return (count_units(self.reference, self.unit) or None) if self.reference else None
-
-
-def count_units(text: str, unit: str) -> int:
-    """Length of a text in one of UNITS."""
-    if unit == "word":
-        return len(text.split())
-    if unit == "space":
-        return len(re.findall(r"[^ \t\r\n]+", text))
-    return len(re.findall(r"[^ \r\n]", text))
-
-
-def row_of(record: Record, seconds_per_word: float | None = None) -> Row:
-    """A record at word level; with a speaking rate and clock times also computation-aware."""
-    try:
-        reads = checked_reads(record.reads, len(record.source_tokens))
-    except UserError as error:
-        raise UserError(f"sentence {record.index}: {error}") from None
-    outs = record.target_word_outs or record.target_word_ends
-    elapsed = None
-    if seconds_per_word is not None and record.times:
-        work = computing_seconds(record.times, reads, record.arrivals)
-        out = elapsed_words(words_read(reads, record.source_word_ends), work, seconds_per_word)
-        elapsed = [out[min(at, len(out) - 1)] for at in outs]
-    return Row(
-        index=record.index,
-        prediction=record.prediction,
-        delays=word_reads(reads, record.source_word_ends, outs),
-        source_length=len(record.source_word_ends),
-        source=record.source,
-        reference=record.reference,
-        elapsed=elapsed,
-    )
-
-
-def log_line(row: Row) -> str:
+def log_line(row: Instance) -> str:
     """A row with the keys, order and spelling of SimulEval 1.1.4, without its newline.
 
     `elapsed` is there only if it was measured: a zero would read as "written before the source".
@@ -110,7 +49,7 @@ def log_line(row: Row) -> str:
     return json.dumps(values)
 
 
-def write_log(path: str | Path, rows: Iterable[Row]) -> None:
+def write_log(path: str | Path, rows: Iterable[Instance]) -> None:
     """Write `instances.log`."""
     with Path(path).open("w", encoding="utf-8") as file:
         file.writelines(log_line(row) + "\n" for row in rows)
@@ -121,7 +60,7 @@ def write_simuleval_config(directory: str | Path) -> None:
     (Path(directory) / "config.yaml").write_text("source_type: text\ntarget_type: text\n")
 
 
-def read_log(path: str | Path, *, unit: str | None = None, clip: bool = False) -> list[Row]:
+def read_log(path: str | Path, *, unit: str | None = None, clip: bool = False) -> list[Instance]:
     """All sentences of a log; a wrong line is named by its number.
 
     Without a unit, it is the first of UNITS in which every line has one delay for each.
@@ -129,7 +68,7 @@ def read_log(path: str | Path, *, unit: str | None = None, clip: bool = False) -
     """
     if unit is not None and unit not in UNITS:
         raise UserError(f"the unit is {unit!r}; it must be one of {', '.join(UNITS)}.")
-    rows: list[tuple[str, Row]] = []
+    rows: list[tuple[str, Instance]] = []
     seen: dict[int, str] = {}
     for place, line in numbered_lines(path):
         try:
@@ -147,10 +86,10 @@ def read_log(path: str | Path, *, unit: str | None = None, clip: bool = False) -
         place = next(place for place, row in rows if row.reference is None)
         raise UserError(f"{place}: 'reference' is missing here but present on other lines.")
     chosen = _unit(rows, [unit] if unit else UNITS)
-    return [Row(**{**vars(row), "unit": chosen}) for _, row in rows]
+    return [Instance(**{**vars(row), "unit": chosen}) for _, row in rows]
 
 
-def parse_row(values: dict[str, Any], position: int, *, clip: bool = False) -> Row:
+def parse_row(values: dict[str, Any], position: int, *, clip: bool = False) -> Instance:
     """One line of a log as a row; `position` stands in for a missing index."""
     for name in ("prediction", "delays"):
         if name not in values:
@@ -174,7 +113,7 @@ def parse_row(values: dict[str, Any], position: int, *, clip: bool = False) -> R
     delays = checked_reads(
         _whole(values["delays"], "delays"), _whole([length], "source_length")[0], clip=clip
     )
-    return Row(
+    return Instance(
         index=index,
         prediction=values["prediction"],
         delays=delays,
@@ -215,7 +154,7 @@ def _elapsed(values: Any, delays: Sequence[int]) -> list[float] | None:
     return [float(value) for value in values]
 
 
-def _unit(rows: Sequence[tuple[str, Row]], candidates: Sequence[str]) -> str:
+def _unit(rows: Sequence[tuple[str, Instance]], candidates: Sequence[str]) -> str:
     """The first unit in which every prediction is as long as its list of delays."""
     misfits = []
     for unit in candidates:

@@ -14,9 +14,11 @@ from typing import Any
 import torch
 
 from hmt.errors import UserError
-from hmt.streaming.model import Model, load
-from hmt.systems import SYSTEMS, from_plain
-from hmt.text.words import EOS, SPECIALS, WholeWords
+from hmt.models.model import Model, load
+from hmt.plain import from_plain
+from hmt.systems import SYSTEMS
+from hmt.text.pieces import WholeWords
+from hmt.text.symbols import EOS, SPECIALS
 
 # Keeps knobs apart from SimulEval's own options among the parsed arguments.
 _PREFIX = "knob_"

@@ -9,14 +9,16 @@ from typing import Any
 
 from hmt.errors import UserError
 from hmt.evaluation.evaluate import folder_name, note_clock
-from hmt.evaluation.logs import Row, read_log
-from hmt.evaluation.records import numbered_lines, read_records
-from hmt.evaluation.scores import STANDARD, Point, Scoring, add_point, read_points, score
-from hmt.streaming.record import Record, json_object
+from hmt.evaluation.logs import read_log
+from hmt.evaluation.points import add_point, read_points
+from hmt.evaluation.records import read_records
+from hmt.metrics.instance import Instance
+from hmt.metrics.scores import STANDARD, Point, Scoring, score
+from hmt.streaming.record import Record, json_object, numbered_lines
 
 FILES = ("records.jsonl", "instances.log")
 
-Translations = list[Record] | list[Row]
+Translations = list[Record] | list[Instance]
 
 
 def read_translations(path: Path, *, unit: str | None = None, clip: bool = False) -> Translations:
@@ -86,7 +88,10 @@ def score_log(
     if _are_records(sentences):
         note_clock(point, log.parent)
     first = sentences[0]
-    point["scoring"] |= {"unit": first.unit if isinstance(first, Row) else "word", "clip": clip}
+    point["scoring"] |= {
+        "unit": first.unit if isinstance(first, Instance) else "word",
+        "clip": clip,
+    }
     if clip:
         for convention in point["conventions"]["latency"].values():
             convention["clipped"] = "delays past the end of the source count as its length"
@@ -116,5 +121,5 @@ def _holds_records(path: Path) -> bool:
     return False
 
 
-def _are_records(sentences: Sequence[Record | Row]) -> bool:
+def _are_records(sentences: Sequence[Record | Instance]) -> bool:
     return all(isinstance(sentence, Record) for sentence in sentences)

@@ -12,9 +12,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from hmt.fast.small_attention import PRECISE, SMALL_CELLS, small_attention
 from hmt.model.dims import Dims
-from hmt.model.moments import NEVER, Rows
-from hmt.model.products import PRECISE, SMALL_CELLS, small_attention
+from hmt.model.rows import NEVER, Rows
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from hmt.model.moments import NEVER
+from hmt.model.rows import NEVER
 
 
 def real_tokens(length: Tensor, steps: int) -> Tensor:

@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from hmt.model.moments import NEVER
+from hmt.model.rows import NEVER
 
 
 def moves(confidence: Tensor, first: Tensor, last: Tensor) -> tuple[Tensor, Tensor]:

@@ -18,6 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from hmt.fast.dropout import dropout
 from hmt.model.attention import (
     CrossAttention,
     Packing,
@@ -27,8 +28,7 @@ from hmt.model.attention import (
     split_parts,
 )
 from hmt.model.dims import Dims
-from hmt.model.dropout import dropout
-from hmt.text.tokenizer import PAD
+from hmt.text.symbols import PAD
 
 TABLE = 4096  # positions whose sinusoids are kept
 

@@ -13,7 +13,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from hmt.model.moments import NOBODY, Rows
+from hmt.model.rows import NOBODY, Rows
 from hmt.model.transformer import Remember, Transformer
 
 FIRST_CAPACITY = 64

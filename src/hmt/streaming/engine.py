@@ -19,12 +19,13 @@ from torch import Tensor
 
 from hmt.errors import UserError
 from hmt.model.attention import Packing, SourceView
-from hmt.model.moments import NOBODY, Rows
+from hmt.model.rows import NOBODY, Rows
 from hmt.model.vocabulary import at_least_float32
 from hmt.streaming.cache import Cache
-from hmt.streaming.loops import loop_token
-from hmt.systems.system import PassOutput, Plan, Read, Stream, System, Write
-from hmt.text.tokenizer import EOS, FIRST_WRITABLE, PAD
+from hmt.streaming.choice import loop_token
+from hmt.systems.contract import PassOutput, System
+from hmt.systems.stream import Plan, Read, Stream, Write
+from hmt.text.symbols import EOS, FIRST_WRITABLE, PAD
 
 # A translation longer than this has lost itself: no language pair doubles the number of tokens.
 LENGTH_FACTOR, LENGTH_EXTRA = 2, 20

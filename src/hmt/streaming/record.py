@@ -1,9 +1,10 @@
 """Records: what one translation did, as one JSON object per line."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import MISSING, asdict, dataclass, field, fields
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 from hmt.errors import UserError
@@ -140,3 +141,17 @@ def json_object(line: str) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise UserError(f"this is {shortened(values)}, not a JSON object.")
     return values
+
+
+def numbered_lines(path: str | Path) -> Iterator[tuple[str, str]]:
+    """The lines of a JSON-lines file that hold anything, each after "file, line n"."""
+    try:
+        text = Path(path).read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}.") from None
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path} is not UTF-8 text: {error.reason}.") from None
+    # Only newlines end a line: JSON text may hold U+2028, at which splitlines() would cut.
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.strip():
+            yield f"{path}, line {number}", line

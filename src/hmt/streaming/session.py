@@ -1,16 +1,14 @@
 """Text in, text out, append-only: one live translation on top of the engine."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hmt.errors import UserError
 from hmt.streaming.engine import Engine
 from hmt.streaming.record import Record
-from hmt.systems.system import Stream
+from hmt.streaming.recording import Tokenizers, record_of
+from hmt.systems.stream import Stream
+from hmt.text.pieces import Detokenizer
 from hmt.text.sentences import SentenceCutter
-from hmt.text.words import Detokenizer
-
-if TYPE_CHECKING:
-    from hmt.streaming.model import Model
 
 # A longer sentence is cut in two: this bounds the memory of a session, whatever is said to it.
 MAX_SENTENCE_TOKENS = 1024
@@ -23,10 +21,14 @@ class Session:
     """
 
     def __init__(
-        self, model: "Model", engine: Engine, knobs: Any, cutter: SentenceCutter | None = None
+        self,
+        engine: Engine,
+        tokenizers: Tokenizers,
+        knobs: Any,
+        cutter: SentenceCutter | None = None,
     ) -> None:
-        self._model = model
         self._engine = engine
+        self._tokenizers = tokenizers
         self._knobs = knobs
         self._cutter = cutter
         self._words: list[str] = []
@@ -65,7 +67,7 @@ class Session:
     def record(self) -> Record:
         """What happened in the current (or last) sentence so far."""
         words = self._words if self._stream is not None or self._last is None else self._last[1]
-        return self._model.record(self.stream, " ".join(words))
+        return record_of(self.stream, self._tokenizers, " ".join(words))
 
     def close(self) -> None:
         """Give the engine's slot back; a sentence in progress is dropped."""
@@ -74,7 +76,7 @@ class Session:
             self._stream = None
 
     def _push_word(self, word: str) -> str:
-        tokens = self._model.source_tokenizer.encode(word)
+        tokens = self._tokenizers[0].encode(word)
         if not tokens:
             return ""
         # A single "word" can be absurdly long too: it goes in by parts.
@@ -97,7 +99,7 @@ class Session:
     def _begin(self) -> None:
         self._stream = self._engine.open(self._knobs)
         self._words = []
-        self._detokenizer = Detokenizer(self._model.target_tokenizer)
+        self._detokenizer = Detokenizer(self._tokenizers[1])
         self._shown = 0
         self._is_silent = True
 

@@ -3,7 +3,9 @@
 from typing import Any
 
 from hmt.errors import UserError
+from hmt.plain import from_plain
 from hmt.systems.adaptive import Adaptive
+from hmt.systems.contract import System
 from hmt.systems.full import Full
 from hmt.systems.gma import GMA
 from hmt.systems.gsimt import GSiMT
@@ -11,8 +13,6 @@ from hmt.systems.hmt import HMT
 from hmt.systems.mma import MMA
 from hmt.systems.moe_wait_k import MoEWaitK
 from hmt.systems.multipath import Multipath
-from hmt.systems.plain import from_plain
-from hmt.systems.system import System
 from hmt.systems.wait_k import WaitK
 
 __all__ = ["SYSTEMS", "build", "from_plain", "system_named"]

@@ -17,14 +17,16 @@ from torch import Tensor, nn
 
 from hmt.errors import UserError
 from hmt.model.dims import Dims
-from hmt.model.moments import Rows, column_bias
+from hmt.model.rows import Rows, column_bias
 from hmt.model.transformer import Transformer
 from hmt.model.vocabulary import at_least_float32
+from hmt.systems.batch import Batch
+from hmt.systems.contract import Loss, PassOutput, System, mean_loss
 from hmt.systems.multipath import Multipath
-from hmt.systems.system import Batch, Loss, PassOutput, Plan, Read, Stream, System, Write, mean_loss
-from hmt.systems.tokens import ALL, TokenPass, TokenSystem
+from hmt.systems.stream import Plan, Read, Stream, Write
+from hmt.systems.token_system import ALL, TokenPass, TokenSystem
 from hmt.systems.wait_k import WaitK, WaitKKnobs
-from hmt.text.tokenizer import EOS, FIRST_WRITABLE
+from hmt.text.symbols import EOS, FIRST_WRITABLE
 
 
 @dataclass(frozen=True)

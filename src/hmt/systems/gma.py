@@ -19,10 +19,12 @@ from torch import Tensor, nn
 from hmt.errors import UserError
 from hmt.model.attention import CrossAttention, Packing, SourceView, attend, split_heads
 from hmt.model.dims import Dims
-from hmt.model.moments import NEVER
+from hmt.model.rows import NEVER
 from hmt.model.vocabulary import at_least_float32
-from hmt.systems.system import Batch, PassOutput, Plan, Read, Stream, Write
-from hmt.systems.tokens import TokenSystem, tentative_plan
+from hmt.systems.batch import Batch
+from hmt.systems.contract import PassOutput
+from hmt.systems.stream import Plan, Read, Stream, Write
+from hmt.systems.token_system import TokenSystem, tentative_plan
 
 # The range of positions in the authors' code: the width of the Gaussian must not be zero, and no
 # sentence is longer.

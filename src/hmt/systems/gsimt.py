@@ -21,10 +21,13 @@ from hmt.model import lattice
 from hmt.model.attention import Packing, SourceView, source_bias
 from hmt.model.delays import divergence, expected_moment, poisson_hazards, real_tokens
 from hmt.model.dims import Dims
-from hmt.model.moments import NEVER, NOBODY, Rows, boundaries
+from hmt.model.rows import NEVER, NOBODY, Rows
 from hmt.model.transformer import Transformer
 from hmt.model.vocabulary import gold_log_prob, smoothed
-from hmt.systems.system import Batch, Loss, PassOutput, Plan, Read, Stream, System, Write
+from hmt.systems.batch import Batch
+from hmt.systems.contract import Loss, PassOutput, System
+from hmt.systems.hmt_states import boundaries
+from hmt.systems.stream import Plan, Read, Stream, Write
 
 LATENCY = ("poisson", "delay")
 

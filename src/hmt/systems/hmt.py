@@ -20,10 +20,13 @@ from hmt.errors import UserError
 from hmt.model import lattice
 from hmt.model.attention import Packing, SourceView
 from hmt.model.dims import Dims
-from hmt.model.moments import NEVER, Rows, StateTable, state_bias, state_table
+from hmt.model.rows import NEVER, Rows
 from hmt.model.transformer import Transformer
 from hmt.model.vocabulary import gold_log_prob, smoothed
-from hmt.systems.system import Batch, Loss, PassOutput, Plan, Read, Stream, System, Write
+from hmt.systems.batch import Batch
+from hmt.systems.contract import Loss, PassOutput, System
+from hmt.systems.hmt_states import StateTable, state_bias, state_table
+from hmt.systems.stream import Plan, Read, Stream, Write
 
 ATTENTION = ("multiple", "max", "selected")
 MOST_STATES = 100  # bounds the memory of a stream; the paper goes to 10

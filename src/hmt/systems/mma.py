@@ -22,10 +22,12 @@ from hmt.model import lattice
 from hmt.model.attention import CrossAttention, Packing, SourceView, split_heads
 from hmt.model.delays import differentiable_average_lagging, expected_moment, real_tokens
 from hmt.model.dims import Dims
-from hmt.model.moments import NEVER
+from hmt.model.rows import NEVER
 from hmt.model.vocabulary import at_least_float32
-from hmt.systems.system import Batch, Loss, PassOutput, Plan, Read, Stream, Write
-from hmt.systems.tokens import TokenSystem, tentative_plan
+from hmt.systems.batch import Batch
+from hmt.systems.contract import Loss, PassOutput
+from hmt.systems.stream import Plan, Read, Stream, Write
+from hmt.systems.token_system import TokenSystem, tentative_plan
 
 KINDS = ("lookback", "hard")
 

@@ -25,9 +25,10 @@ from hmt.model.attention import (
     split_heads,
 )
 from hmt.model.dims import Dims
+from hmt.systems.batch import Batch
 from hmt.systems.multipath import VALIDATION_LAGS, draw_lag
-from hmt.systems.system import Batch, Stream
-from hmt.systems.tokens import TokenSystem
+from hmt.systems.stream import Stream
+from hmt.systems.token_system import TokenSystem
 from hmt.systems.wait_k import WaitKKnobs
 
 LONGEST_LAG = 16

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from hmt.model.dims import Dims
-from hmt.systems.system import Batch
-from hmt.systems.tokens import TokenSystem
+from hmt.systems.batch import Batch
+from hmt.systems.token_system import TokenSystem
 from hmt.systems.wait_k import WaitKKnobs
 
 # Losses compare from one validation to the next only if they are taken at the same lags.

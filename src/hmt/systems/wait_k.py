@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from hmt.errors import UserError
 from hmt.model.dims import Dims
-from hmt.systems.tokens import TokenSystem
+from hmt.systems.token_system import TokenSystem
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hmt.errors import UserError
-from hmt.text.tokenizer import EOS, UNK, Tokenizer
+from hmt.text.symbols import EOS, UNK
+from hmt.text.tokenizer import Tokenizer
 
 Tokenizers = tuple[Tokenizer, Tokenizer]
 

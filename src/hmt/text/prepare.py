@@ -19,7 +19,7 @@ from typing import Any
 from hmt.errors import UserError
 from hmt.text.corpus import DATA_FILE, FORMAT, SIDES, Corpus, SideWriter, read_data, save_tokenizers
 from hmt.text.encoder import Block, Encoder, SplitReport, Tokenizers, encode_all
-from hmt.text.files import Sample, TextFile, open_lines, scan
+from hmt.text.lines import Sample, TextFile, open_lines, scan
 from hmt.text.tokenizer import Tokenizer, train_bpe, train_words
 
 VOCABULARIES = ("joint-bpe", "bpe", "words", "given")

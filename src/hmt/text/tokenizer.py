@@ -10,7 +10,8 @@ import tokenizers as hf
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
 from hmt.errors import UserError
-from hmt.text.words import BOS, EOS, FIRST_WRITABLE, PAD, SPECIALS, UNK, Detokenizer, Piece
+from hmt.text.pieces import Detokenizer, Piece
+from hmt.text.symbols import BOS, EOS, FIRST_WRITABLE, PAD, SPECIALS, UNK
 
 __all__ = [
     "BOS",

@@ -1,6 +1,6 @@
 """Training: recipes in, model directories out; any run can be stopped and resumed."""
 
-from hmt.training.checkpoint import average
+from hmt.models.weights import average
 from hmt.training.recipe import Recipe, load_recipe, parse_recipe
 from hmt.training.train import Progress, Result, train
 from hmt.training.validation import Slice, Validate

@@ -13,8 +13,8 @@ import torch
 from numpy.typing import NDArray
 
 from hmt.errors import UserError
-from hmt.systems.system import Batch
-from hmt.text.tokenizer import PAD
+from hmt.systems.batch import Batch
+from hmt.text.symbols import PAD
 
 Numbers = NDArray[Any]
 

@@ -7,11 +7,10 @@ from pathlib import Path
 import numpy as np
 
 from hmt.errors import UserError
+from hmt.models.directory import tokenizer_files
 from hmt.text.corpus import Corpus, open_tokenizers
 from hmt.text.tokenizer import Tokenizer
 from hmt.training.recipe import Recipe
-
-TOKENIZER_FILES = ("tokenizer.json", "source.tokenizer.json", "target.tokenizer.json")
 
 
 @dataclass(frozen=True)
@@ -39,12 +38,6 @@ def open_data(recipe: Recipe) -> RunData:
     for lengths in (train.source_lengths, train.target_lengths):
         digest.update(np.ascontiguousarray(lengths, dtype="<i4").tobytes())
     return RunData(train, valid, open_tokenizers(directory), files, digest.hexdigest())
-
-
-def tokenizer_files(directory: Path) -> dict[str, bytes]:
-    """Tokenizer files of a prepared directory or a model directory, by name."""
-    found = {n: directory / n for n in TOKENIZER_FILES if (directory / n).is_file()}
-    return {name: path.read_bytes() for name, path in found.items()}
 
 
 def check_vocabulary(directory: Path, files: dict[str, bytes]) -> None:

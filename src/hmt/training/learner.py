@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from hmt.errors import UserError
+from hmt.models.directory import compose_system
 from hmt.systems import build
-from hmt.systems.directory import compose_system
-from hmt.systems.system import System
+from hmt.systems.contract import System
 from hmt.training.batches import BatchStream, Numbers, Pairs, check_lengths, collate, mix, share
 from hmt.training.checkpoint import Position
 from hmt.training.data import RunData, check_vocabulary

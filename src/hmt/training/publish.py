@@ -9,10 +9,10 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from hmt.systems.directory import CONFIG, WEIGHTS, describe, unshared
-from hmt.systems.system import System
+from hmt.models.directory import CONFIG, WEIGHTS, describe, unshared
+from hmt.models.weights import Tensors, write_weights
+from hmt.systems.contract import System
 from hmt.training import checkpoint
-from hmt.training.checkpoint import Tensors
 from hmt.training.recipe import Recipe
 
 PACKAGES = ("hmt", "torch", "numpy", "tokenizers", "safetensors")
@@ -75,7 +75,7 @@ def publish(
         checkpoint.link(directory / WEIGHTS, weights)
     else:
         told = {"weights": kind, "steps": ",".join(map(str, steps))}
-        checkpoint.write_weights(directory / WEIGHTS, weights, told)
+        write_weights(directory / WEIGHTS, weights, told)
 
 
 def _stage_knobs(recipe: Recipe, system: System) -> dict[str, Any]:

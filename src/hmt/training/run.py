@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from hmt.errors import UserError
-from hmt.systems.directory import WEIGHTS, unshared
-from hmt.systems.system import System
+from hmt.models import weights
+from hmt.models.directory import WEIGHTS, unshared
+from hmt.models.weights import Tensors
+from hmt.systems.contract import System
 from hmt.training import checkpoint
-from hmt.training.checkpoint import Position, Tensors
+from hmt.training.checkpoint import Position
 from hmt.training.data import RunData, check_vocabulary
 from hmt.training.learner import Learner, build_system
 from hmt.training.processes import Group
@@ -98,9 +100,9 @@ class Run:
         system = build_system(stage.model, self.data)
         saved, self.saved = self.saved, None
         if saved is not None:
-            checkpoint.take_over(system, saved["system"])
+            weights.take_over(system, saved["system"])
         elif carried is not None:
-            report_taken(checkpoint.take_over(system, carried), "the stage before")
+            report_taken(weights.take_over(system, carried), "the stage before")
         elif stage.training.warm_start:
             warm_start(system, Path(stage.training.warm_start), self.data)
         learner = Learner(
@@ -122,7 +124,7 @@ class Run:
         snapshot = checkpoint.snapshot_path(self.folder, self.position)
         if is_due:
             told = {"weights": "latest", "steps": str(self.position.step)}
-            checkpoint.write_weights(snapshot, tensors, told)
+            weights.write_weights(snapshot, tensors, told)
         recipe, data = self.recipe.as_dict(), self.data.fingerprint
         checkpoint.save_state(
             self.state, self.position, recipe, data, (tensors, learner.optimizer.state())
@@ -135,10 +137,10 @@ class Run:
         """What a finished stage hands on: its last weights, or the mean of its last snapshots."""
         self.group.first_says(None)  # the last snapshot is written
         count = self.training.average_last
-        paths = checkpoint.snapshots(self.folder, self.position.stage)[-count:]
+        paths = weights.snapshots(self.folder, self.position.stage)[-count:]
         if count == 1 or len(paths) < 2:
             return [self.position.step], dict(unshared(learner.system))
-        return [checkpoint.step_of(path) for path in paths], checkpoint.average(paths)
+        return [weights.step_of(path) for path in paths], weights.average(paths)
 
     def finish(self, system: System, steps: list[int], tensors: Tensors) -> None:
         """Write the finished model."""
@@ -154,8 +156,8 @@ def warm_start(system: System, path: Path, data: RunData) -> None:
     if path.is_dir():
         check_vocabulary(path, data.files)
         path = path / WEIGHTS
-    tensors = checkpoint.read_weights(path)
-    taken = checkpoint.take_over(system, tensors)
+    tensors = weights.read_weights(path)
+    taken = weights.take_over(system, tensors)
     if len(taken[1]) == len(tensors):
         raise UserError(
             f"{path} has no weights in common with this model: drop training.warm_start."

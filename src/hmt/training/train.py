@@ -9,8 +9,9 @@ from pathlib import Path
 
 import torch
 
+from hmt.models.weights import Tensors
 from hmt.training.batches import mix
-from hmt.training.checkpoint import Position, Tensors
+from hmt.training.checkpoint import Position
 from hmt.training.data import open_data
 from hmt.training.journal import Clock, Journal, train_line, valid_line
 from hmt.training.learner import Learner, Update, build_system

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from hmt.errors import UserError
-from hmt.systems.system import System
+from hmt.systems.contract import System
 from hmt.text.corpus import Corpus
 from hmt.text.tokenizer import Tokenizer
 from hmt.training.batches import Numbers, collate, in_order, share

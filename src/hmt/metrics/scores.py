@@ -1,34 +1,17 @@
 """One point of a quality-latency curve, and the file `scores.json` that collects them."""
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 from hmt.errors import UserError
-from hmt.evaluation.bootstrap import (
-    LEVEL,
-    RESAMPLES,
-    SEED,
-    Statistic,
-    interval,
-    mean_of,
-    resample,
-)
-from hmt.evaluation.conventions import (
-    latency_conventions,
-    metric_definitions,
-    quality_conventions,
-)
-from hmt.evaluation.latency import COMPUTATION_AWARE, METRICS, latency
-from hmt.evaluation.logs import Row, row_of
-from hmt.evaluation.quality import QUALITIES, quality
+from hmt.metrics.bootstrap import LEVEL, RESAMPLES, SEED, Statistic, interval, mean_of, resample
+from hmt.metrics.conventions import latency_conventions, metric_definitions, quality_conventions
+from hmt.metrics.instance import Instance, instance_of
+from hmt.metrics.latency import COMPUTATION_AWARE, METRICS, latency
+from hmt.metrics.quality import QUALITIES, quality
 from hmt.streaming.record import Record
-from hmt.systems.directory import write_atomically
-
-FORMAT = 1
 
 Point = dict[str, Any]
 PerSentence = list[dict[str, float | None] | None]
@@ -52,7 +35,7 @@ def token_latency(records: Sequence[Record]) -> PerSentence:
     return [_latency(record.index, record.reads, len(record.source_tokens)) for record in records]
 
 
-def word_latency(rows: Sequence[Row]) -> PerSentence:
+def word_latency(rows: Sequence[Instance]) -> PerSentence:
     """Latency per sentence in words (or the unit of the log), without end tokens (N)."""
     # Means over the timed sentences only would compare with nothing: all are timed, or none.
     timed = all(row.elapsed is not None or not row.delays for row in rows)
@@ -89,7 +72,7 @@ class Sentences:
 
     def __init__(
         self,
-        sentences: Sequence[Record] | Sequence[Row],
+        sentences: Sequence[Record] | Sequence[Instance],
         *,
         tokenize: str = "13a",
         seconds_per_word: float | None = None,
@@ -98,7 +81,7 @@ class Sentences:
             raise UserError("there is no sentence to score.")
         records = [sentence for sentence in sentences if isinstance(sentence, Record)]
         self.rows = [
-            row_of(sentence, seconds_per_word) if isinstance(sentence, Record) else sentence
+            instance_of(sentence, seconds_per_word) if isinstance(sentence, Record) else sentence
             for sentence in sentences
         ]
         self.seconds_per_word = seconds_per_word
@@ -126,7 +109,7 @@ def _metrics(values: PerSentence) -> list[str]:
 
 
 def score(
-    sentences: Sequence[Record] | Sequence[Row],
+    sentences: Sequence[Record] | Sequence[Instance],
     *,
     settings: Mapping[str, Any] | None = None,
     tokenize: str = "13a",
@@ -201,39 +184,3 @@ def _skipped(values: PerSentence) -> dict[str, int]:
         "sentences": sum(value is None for value in values),
         "YAAL": sum(value is None or value["YAAL"] is None for value in values),
     }
-
-
-def read_points(path: str | Path) -> list[Point]:
-    """The points of a scores.json; none if there is no such file yet."""
-    if not Path(path).exists():
-        return []
-    try:
-        content = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (ValueError, OSError) as error:
-        raise UserError(f"{path} cannot be read as JSON: {error}.") from None
-    points = content.get("points") if isinstance(content, dict) else None
-    if not isinstance(points, list) or not all(
-        isinstance(point, dict) and isinstance(point.get("settings"), dict) for point in points
-    ):
-        raise UserError(
-            f"{path} must be an object with a list 'points' whose members have 'settings'; "
-            "move the file away to start a new one."
-        )
-    return points
-
-
-def add_point(path: str | Path, point: Point) -> None:
-    """Put a point into scores.json, in the place of one with equal settings if there is one.
-
-    The file is replaced in one step: an interrupted sweep leaves the old one.
-    """
-    points = read_points(path)
-    # as JSON would give them back: tuples become lists, keys become text
-    settings = json.loads(json.dumps(point["settings"]))
-    places = [i for i, old in enumerate(points) if old["settings"] == settings]
-    if places:
-        points[places[0]] = point
-    else:
-        points.append(point)
-    text = json.dumps({"format": FORMAT, "points": points}, indent=1, allow_nan=False)
-    write_atomically(Path(path), (text + "\n").encode())

@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 
 from hmt.errors import UserError
-from hmt.evaluation.bootstrap import LEVEL, RESAMPLES, SEED, Array, difference, resample
-from hmt.evaluation.logs import Row
-from hmt.evaluation.scores import Sentences
+from hmt.metrics.bootstrap import LEVEL, RESAMPLES, SEED, Array, difference, resample
+from hmt.metrics.instance import Instance
+from hmt.metrics.scores import Sentences
 from hmt.streaming.record import Record
 
-Translations = Sequence[Record] | Sequence[Row]
+Translations = Sequence[Record] | Sequence[Instance]
 
 
 def compare(

@@ -7,10 +7,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hmt.errors import UserError
+from hmt.models import weights
+from hmt.models.directory import (
+    CONFIG,
+    TOKENIZER_FILES,
+    WEIGHTS,
+    fill,
+    read_config,
+    tokenizer_files,
+)
 from hmt.systems import build
-from hmt.systems.directory import CONFIG, WEIGHTS, fill, read_config
-from hmt.training import checkpoint
-from hmt.training.data import TOKENIZER_FILES, tokenizer_files
 
 CARD = """\
 # {name}
@@ -39,7 +45,7 @@ def average_models(
         if not same or tokenizer_files(path) != tokenizer_files(paths[0]):
             raise UserError(f"{path} is another model than {paths[0]}: average models of one run.")
     averaged = _snapshots(paths[0], last) if len(paths) == 1 else [path / WEIGHTS for path in paths]
-    tensors = checkpoint.average(averaged)
+    tensors = weights.average(averaged)
     if is_half:
         tensors = {name: tensor.half() for name, tensor in tensors.items()}
     config = configs[0]
@@ -60,7 +66,7 @@ def average_models(
             if (paths[0] / name).is_file():
                 shutil.copyfile(paths[0] / name, draft / name)
         (draft / "README.md").write_text(card, encoding="utf-8")
-        checkpoint.write_weights(draft / WEIGHTS, tensors, {"weights": "average"})
+        weights.write_weights(draft / WEIGHTS, tensors, {"weights": "average"})
         text = json.dumps(config, indent=1, ensure_ascii=False) + "\n"
         (draft / CONFIG).write_text(text, encoding="utf-8")
         draft.replace(output)
@@ -71,7 +77,7 @@ def average_models(
 
 
 def _snapshots(run: Path, last: int) -> list[Path]:
-    found = checkpoint.snapshots(run / "training")
+    found = weights.snapshots(run / "training")
     if len(found) < last:
         raise UserError(
             f"{run} has {len(found)} snapshots, not {last}: lower --last, name a run directory, or "
@@ -83,5 +89,5 @@ def _snapshots(run: Path, last: int) -> list[Path]:
 def _facts(averaged: Sequence[Path]) -> dict[str, object]:
     facts: dict[str, object] = {"weights": "average", "averaged": [str(path) for path in averaged]}
     if all(path.stem.startswith("stage") for path in averaged):
-        facts["steps"] = [checkpoint.step_of(path) for path in averaged]
+        facts["steps"] = [weights.step_of(path) for path in averaged]
     return facts

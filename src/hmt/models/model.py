@@ -2,25 +2,25 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
-from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from hmt.errors import UserError
+from hmt.fast.int8 import quantise
+from hmt.fast.prepacked import make_ready
+from hmt.models.directory import load_system
 from hmt.streaming.engine import Engine
-from hmt.streaming.quantised import quantise
-from hmt.streaming.ready import make_ready
 from hmt.streaming.record import Record
+from hmt.streaming.recording import record_of
 from hmt.streaming.session import MAX_SENTENCE_TOKENS, Session
-from hmt.systems.directory import load_system
-from hmt.systems.system import Stream, System
+from hmt.systems.contract import System
+from hmt.systems.stream import Stream
 from hmt.text.corpus import open_tokenizers
 from hmt.text.sentences import SentenceCutter
-from hmt.text.tokenizer import EOS, Tokenizer
-from hmt.text.words import word_ends, word_outs
+from hmt.text.symbols import EOS
+from hmt.text.tokenizer import Tokenizer
 
 PRETRAINED = Path(__file__).parents[1] / "pretrained"
 HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
@@ -44,6 +44,7 @@ class Model:
                     "do not belong together; put back the tokenizer the model was trained with."
                 )
         self.system = system.eval()
+        self.tokenizers = tokenizers
         self.source_tokenizer, self.target_tokenizer = tokenizers
         self.config = config
         self.knobs()  # settings that do not fit are told now and not at the first sentence
@@ -55,7 +56,7 @@ class Model:
     def session(self, cuts_sentences: bool = False, **knobs: Any) -> Session:
         """A live translation of its own; for running text, cut where punctuation ends sentences."""
         cutter = SentenceCutter() if cuts_sentences else None
-        return Session(self, self.engine(), self.knobs(**knobs), cutter)
+        return Session(self.engine(), self.tokenizers, self.knobs(**knobs), cutter)
 
     def engine(self, slots: int = 1) -> Engine:
         """An engine that writes as the model's configuration says."""
@@ -92,38 +93,8 @@ class Model:
             yield said[found], self.record(stream, lines[said[found]], said[found])
 
     def record(self, stream: Stream, source: str, index: int = 0) -> Record:
-        """What one stream did, told in words and tokens."""
-        start = stream.arrived_at[0] if stream.arrived_at else 0.0
-        states = stream.states[: len(stream.target)]
-        return Record(
-            index=index,
-            source=source,
-            prediction=self.target_tokenizer.decode(stream.target),
-            source_tokens=[self.source_tokenizer.piece(t) for t in stream.source],
-            target_tokens=[self.target_tokenizer.piece(t) for t in stream.target],
-            reads=list(stream.reads),
-            source_word_ends=self._source_word_ends(stream, source),
-            target_word_ends=word_ends(self.target_tokenizer, stream.target),
-            target_word_outs=word_outs(self.target_tokenizer, stream.target),
-            confidences=[[seen[t] for t in sorted(seen)] for seen in states],
-            moments=[sorted(seen) for seen in states],
-            log_probs=list(stream.log_probs),
-            times=[t - start for t in stream.written_at],
-            arrivals=[t - start for t in stream.arrived_at],
-            settings=asdict(stream.knobs),
-        )
-
-    def _source_word_ends(self, stream: Stream, source: str) -> list[int]:
-        """Index of the last token of each source word; (words,)."""
-        # Not from the pieces if it can be helped: an unknown piece may look like a word's end.
-        ends = [
-            end - 1
-            for end in accumulate(len(self.source_tokenizer.encode(w)) for w in source.split())
-        ]
-        arrived = len(stream.source) - int(stream.is_finished)
-        if (ends[-1] + 1 if ends else 0) == arrived:
-            return ends
-        return word_ends(self.source_tokenizer, stream.source)
+        """What one stream did, in words and tokens."""
+        return record_of(stream, self.tokenizers, source, index)
 
 
 def load(path: str | Path | None = None, device: str = "cpu", int8: bool = False) -> Model:
@@ -139,7 +110,7 @@ def load(path: str | Path | None = None, device: str = "cpu", int8: bool = False
     system, config = load_system(directory)
     system.to(torch.device(device))
     if int8:
-        quantise(system)
+        quantise(system.parts)
     elif torch.device(device).type == "cpu":
         make_ready(system)
     return Model(system, open_tokenizers(directory), config)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from hmt.evaluation.logs import Row
+from hmt.metrics.instance import Instance
 
 UNIT_NAMES = {
     "word": "words (what whitespace separates) on both sides",
@@ -43,7 +43,7 @@ def metric_definitions() -> dict[str, str]:
 
 
 def latency_conventions(
-    rows: Sequence[Row], *, tokens: bool, timed: bool, seconds_per_word: float | None
+    rows: Sequence[Instance], *, tokens: bool, timed: bool, seconds_per_word: float | None
 ) -> dict[str, Convention]:
     """How the latency numbers of each convention are computed."""
     shared: Convention = {
@@ -67,7 +67,7 @@ def latency_conventions(
     return found
 
 
-def _word(rows: Sequence[Row]) -> Convention:
+def _word(rows: Sequence[Instance]) -> Convention:
     with_reference = any(row.reference_length for row in rows)
     reference = "reference (written, where the reference is empty)" if with_reference else "written"
     longer = "longer of written and reference" if with_reference else "written"

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from hmt.errors import UserError
-from hmt.evaluation.latency import latency
-from hmt.streaming.model import Model
+from hmt.metrics.latency import latency
+from hmt.text.tokenizer import Tokenizer
 
 Link = tuple[int, int]  # source word, target word, from 0
 _LINK = re.compile(r"(\d+)([-p])(\d+)")
@@ -112,12 +112,12 @@ class PolicyQuality:
 
     def __init__(
         self,
-        model: Model,
+        tokenizers: tuple[Tokenizer, Tokenizer],
         sources: Sequence[str],
         targets: Sequence[str],
         alignments: Sequence[Alignment],
     ) -> None:
-        self._tokenizers = model.source_tokenizer, model.target_tokenizer
+        self._tokenizers = tokenizers
         self._pairs = list(zip(sources, targets, alignments, strict=True))
         self._lags: list[float] = []
         self._words = {"sure": 0, "possible": 0}

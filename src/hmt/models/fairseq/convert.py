@@ -10,14 +10,15 @@ from typing import Any
 
 from torch import Tensor
 
-from hmt.convert.checkpoint import Checkpoint, read_checkpoint
-from hmt.convert.weights import Weights, check_supported, transformer
 from hmt.errors import UserError
+from hmt.models.directory import CONFIG, fill, save_system, unshared
+from hmt.models.fairseq.checkpoint import Checkpoint, read_checkpoint
+from hmt.models.fairseq.weights import Weights, check_supported, transformer
 from hmt.systems import build
-from hmt.systems.directory import CONFIG, fill, save_system, unshared
-from hmt.systems.system import System
+from hmt.systems.contract import System
 from hmt.text.corpus import save_tokenizers
-from hmt.text.tokenizer import SPECIALS, Tokenizer, bpe_tokenizer_from_codes, word_tokenizer
+from hmt.text.symbols import SPECIALS
+from hmt.text.tokenizer import Tokenizer, bpe_tokenizer_from_codes, word_tokenizer
 
 log = logging.getLogger(__name__)
 

@@ -1,11 +1,11 @@
-"""Which states exist and who sees whom.
+"""HMT's states: which moments each target token has, and which states see one another.
 
 Shapes: B batch, I target tokens, K states per token, J source tokens, Q query rows, C key rows.
 
 A *moment* t is a number of source tokens read; a *state* (i, t) is one candidate moment of target
-token i.  In HMT (Zhang & Feng 2023) token i has the moments clamp(L+i-1+k, 1, J), k = 0..K-1.
-Moments that coincide after clamping are one state here, with `copies` counting how many k it
-stands for; adding log(copies) to its attention score gives exactly the result of the copies.
+token i.  Token i has the moments clamp(L+i-1+k, 1, J), k = 0..K-1 (Eq. 1).  Moments that coincide
+after clamping are one state here, with `copies` counting how many k it stands for; adding
+log(copies) to its attention score gives exactly the result of the copies.
 """
 
 from dataclasses import dataclass
@@ -13,19 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-NEVER = -1e30  # a log-probability of zero that survives additions without turning into NaN
-NOBODY = 2**30  # a target index that no row can see: marks rows that are padding
-
-
-@dataclass(frozen=True)
-class Rows:
-    """A rectangle of decoder rows, each field (B, Q)."""
-
-    target: Tensor  # i, from 1; NOBODY where there is no row
-    moment: Tensor  # t, source tokens it sees
-    column: Tensor  # what else the system's rule compares: a lag, a column, a last moment
-    log_copies: Tensor | None = None  # log of the number of coinciding states it stands for (keys)
-    selected: Tensor | None = None  # not 0: the row wrote its token (cached keys)
+from hmt.model.rows import NOBODY, Rows, visible_bias
 
 
 def boundaries(lower: Tensor, states: Tensor, source: Tensor, steps: int) -> tuple[Tensor, Tensor]:
@@ -100,17 +88,6 @@ def state_table(
     return StateTable(rows, index, b, i, moment, n_copies, lo, hi)
 
 
-def plain_bias(query: Rows, keys: Rows, dtype: torch.dtype) -> Tensor:
-    """One row per token: it sees itself and all earlier ones. (B, Q), (B, C) -> (B, 1, Q, C)"""
-    return _bias(keys.target[:, None] <= query.target[..., None], None, dtype)
-
-
-def column_bias(query: Rows, keys: Rows, dtype: torch.dtype) -> Tensor:
-    """A row sees earlier rows of its own column only. (B, Q), (B, C) -> (B, 1, Q, C)"""
-    seen = keys.target[:, None] <= query.target[..., None]
-    return _bias(seen & (keys.column[:, None] == query.column[..., None]), None, dtype)
-
-
 def state_bias(query: Rows, keys: Rows, mode: str, dtype: torch.dtype) -> Tensor:
     """HMT's attention between states, weighted by their copies. (B, Q), (B, C) -> (B, 1, Q, C)
 
@@ -122,7 +99,7 @@ def state_bias(query: Rows, keys: Rows, mode: str, dtype: torch.dtype) -> Tensor
     assert keys.log_copies is not None
     weight = keys.log_copies[:, None]
     if mode == "multiple":
-        return _bias(seen, weight, dtype)
+        return visible_bias(seen, weight, dtype)
     own = keys.target[:, None] == query.target[..., None]
     if mode == "max":
         reached = keys.column[:, None].minimum(query.moment[..., None])
@@ -131,10 +108,4 @@ def state_bias(query: Rows, keys: Rows, mode: str, dtype: torch.dtype) -> Tensor
         assert keys.selected is not None
         chosen = keys.selected[:, None] > 0
     # One state of an earlier token is seen: it counts once, however many copies it stands for.
-    return _bias(seen & (own | chosen), weight * own, dtype)
-
-
-def _bias(seen: Tensor, weight: Tensor | None, dtype: torch.dtype) -> Tensor:
-    if weight is None:
-        weight = torch.zeros((), dtype=dtype, device=seen.device)
-    return torch.where(seen, weight.to(dtype), NEVER)[:, None]
+    return visible_bias(seen & (own | chosen), weight * own, dtype)

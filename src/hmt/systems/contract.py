@@ -9,52 +9,18 @@ more source must be read) and, once the engine has computed the rows of many str
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from hmt.errors import UserError
-from hmt.model.moments import Rows, plain_bias
+from hmt.model.rows import Rows, plain_bias
 from hmt.model.transformer import Transformer
-from hmt.systems.plain import from_plain
-from hmt.text.tokenizer import EOS, PAD
-
-
-@dataclass(frozen=True)
-class Batch:
-    """Sentence pairs, padded on the right; both sides include the end token."""
-
-    source: Tensor  # (B, J)
-    source_length: Tensor  # (B,)
-    target: Tensor  # (B, I)
-    target_length: Tensor  # (B,)
-
-    @property
-    def inputs(self) -> Tensor:
-        """What the decoder is fed: the end token, then the target without its last. (B, I)"""
-        return torch.cat([torch.full_like(self.target[:, :1], EOS), self.target[:, :-1]], dim=1)
-
-
-def make_batch(
-    sources: Sequence[Sequence[int]],
-    targets: Sequence[Sequence[int]],
-    device: torch.device | str | None = None,
-) -> Batch:
-    """Pad token lists (end tokens included) into a batch."""
-    source, source_length = pad(sources, device)
-    target, target_length = pad(targets, device)
-    return Batch(source, source_length, target, target_length)
-
-
-def pad(lists: Sequence[Sequence[int]], device: Any = None) -> tuple[Tensor, Tensor]:
-    """Token lists side by side. -> (B, longest), (B,)"""
-    lengths = torch.tensor([len(x) for x in lists], dtype=torch.long)
-    full = torch.full((len(lists), int(lengths.max())), PAD, dtype=torch.long)
-    for row, tokens in zip(full, lists, strict=True):
-        row[: len(tokens)] = torch.as_tensor(tokens, dtype=torch.long)
-    return full.to(device), lengths.to(device)
+from hmt.plain import from_plain
+from hmt.systems.batch import Batch
+from hmt.systems.stream import Plan, Read, Stream, Write
 
 
 @dataclass(frozen=True)
@@ -71,67 +37,6 @@ def mean_loss(losses: Sequence[Loss]) -> Loss:
         name: torch.stack([loss.parts[name] for loss in losses]).mean(0) for name in losses[0].parts
     }
     return Loss(torch.stack([loss.total for loss in losses]).mean(0), parts)
-
-
-@dataclass(frozen=True)
-class Read:
-    """Wait until this many source tokens have been read, or the source has ended."""
-
-    until: int
-
-
-@dataclass(frozen=True)
-class Write:
-    """The row of this pass (counted within the stream) that writes the next token."""
-
-    row: int
-
-
-@dataclass
-class Plan:
-    """Rows of one stream to compute in the next pass, as parallel lists."""
-
-    targets: list[int]  # i, from 1
-    moments: list[int]
-    columns: list[int]
-    copies: list[int] = field(default_factory=list)  # empty: all 1
-    part: int = 0  # which of the system's Transformers computes them
-    is_tentative: bool = False  # the rows are kept only if this pass ends in a write
-    forgets: bool = False  # earlier rows of the stream will never be looked at again
-
-
-@dataclass
-class Stream:
-    """One translation in progress: all that it needs, and all that its record will tell."""
-
-    slot: int
-    knobs: Any
-    memory: Any = None  # what its system has to remember, typed by that system
-    forced: list[int] | None = None  # target tokens to write instead of the model's own
-    source: list[int] = field(default_factory=list)  # arrived, not necessarily read
-    arrived_at: list[float] = field(default_factory=list)  # seconds, per source token
-    is_finished: bool = False  # the source end token has arrived
-    read: int = 0
-    wants: int = 0  # tokens that must be read before the next pass
-    target: list[int] = field(default_factory=list)
-    reads: list[int] = field(default_factory=list)
-    log_probs: list[float] = field(default_factory=list)
-    written_at: list[float] = field(default_factory=list)
-    states: list[dict[int, float]] = field(default_factory=list)  # per token: moment -> confidence
-    has_ended: bool = False
-    rows: list[int] = field(default_factory=list)  # rows cached, per part
-    encoded: list[int] = field(default_factory=list)  # source tokens encoded, per part
-
-    @property
-    def is_complete(self) -> bool:
-        """The source has been read to its end token: only now is its length known."""
-        return self.is_finished and self.read == len(self.source)
-
-    def note(self, token: int, moment: int, confidence: float) -> None:
-        """Record that target token i was considered at a moment."""
-        while len(self.states) < token:
-            self.states.append({})
-        self.states[token - 1][moment] = confidence
 
 
 @dataclass(frozen=True)

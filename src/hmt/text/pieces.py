@@ -4,9 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-BOS, PAD, EOS, UNK = 0, 1, 2, 3
-FIRST_WRITABLE = EOS  # no translation contains a beginning or padding
-SPECIALS = ("<s>", "<pad>", "</s>", "<unk>")
+from hmt.text.symbols import BOS, EOS, PAD
 
 
 @dataclass(frozen=True, slots=True)

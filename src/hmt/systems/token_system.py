@@ -11,10 +11,12 @@ from torch import Tensor
 
 from hmt.model.attention import CrossAttention, Packing, SourceView
 from hmt.model.dims import Dims
-from hmt.model.moments import NOBODY, Rows, plain_bias
+from hmt.model.rows import NOBODY, Rows, plain_bias
 from hmt.model.transformer import Transformer
 from hmt.model.vocabulary import gold_log_prob, smoothed
-from hmt.systems.system import Batch, Loss, Plan, Read, Stream, System
+from hmt.systems.batch import Batch
+from hmt.systems.contract import Loss, System
+from hmt.systems.stream import Plan, Read, Stream
 
 ALL = 2**30  # more source tokens than any sentence has
 

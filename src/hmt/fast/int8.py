@@ -4,11 +4,9 @@ Shapes: N rows, D width, V vocabulary.
 """
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from torch import Tensor, nn
-
-from hmt.systems.system import System
 
 Change = Callable[[nn.Module], nn.Module]
 """What makes a module with fewer bits of one with linear layers."""
@@ -44,10 +42,11 @@ def in_eight_bits(module: nn.Module, per: str = "row") -> nn.Module:
     return made
 
 
-def quantise(system: System, change: Change = in_eight_bits) -> None:
-    """Change all linear layers of a system's Transformers; it can only translate afterwards."""
-    for transformer in system.parts:
+def quantise(transformers: Iterable[nn.Module], change: Change = in_eight_bits) -> None:
+    """Change all linear layers of Transformers in place; they can only translate afterwards."""
+    for transformer in transformers:
         for name in ("encoder", "decoder"):
             setattr(transformer, name, change(getattr(transformer, name)))
-        output = QuantisedOutput(transformer.output, change)
-        transformer.output = output  # type: ignore[assignment]
+        table = transformer.get_submodule("output")
+        assert isinstance(table, nn.Linear)
+        transformer.output = QuantisedOutput(table, change)

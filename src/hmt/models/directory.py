@@ -6,9 +6,7 @@ last, so that a directory is usable at any instant.
 
 import dataclasses
 import json
-import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,46 +15,13 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 
 from hmt.errors import UserError
+from hmt.files import write_atomically
 from hmt.systems import SYSTEMS, build, system_named
-from hmt.systems.system import System
+from hmt.systems.contract import System
 
 FORMAT = 1
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
-
-
-@contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """A path to write to, which becomes `path` when the block ends well."""
-    temporary = path.with_name(f".{path.name}.tmp")
-    try:
-        # what a killed run left here may be a link to a snapshot, which must not be written through
-        temporary.unlink(missing_ok=True)
-        yield temporary
-        # safetensors makes files for their owner alone; a model is as public as its directory
-        temporary.chmod(path.parent.stat().st_mode & 0o666)
-        with temporary.open("rb") as written:
-            os.fsync(written.fileno())
-        temporary.replace(path)
-        _sync_directory(path.parent)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise UserError(
-            f"{path} cannot be written ({error.strerror}); what was there before is unharmed."
-        ) from error
-
-
-def _sync_directory(directory: Path) -> None:
-    handle = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Replace a file in one step: after a crash it is the old one or the new one."""
-    with replacing(path) as temporary:
-        temporary.write_bytes(content)
+TOKENIZER_FILES = ("tokenizer.json", "source.tokenizer.json", "target.tokenizer.json")
 
 
 def describe(system: System, facts: dict[str, Any]) -> dict[str, Any]:
@@ -146,3 +111,9 @@ def read_config(directory: Path) -> dict[str, Any]:
     if system not in SYSTEMS:
         raise UserError(f'{path} names the system "{system}"; known are {", ".join(SYSTEMS)}.')
     return dict(config)
+
+
+def tokenizer_files(directory: Path) -> dict[str, bytes]:
+    """Tokenizer files of a prepared directory or a model directory, by name."""
+    found = {n: directory / n for n in TOKENIZER_FILES if (directory / n).is_file()}
+    return {name: path.read_bytes() for name, path in found.items()}

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hmt.convert.checkpoint import Checkpoint
 from hmt.errors import UserError
+from hmt.models.fairseq.checkpoint import Checkpoint
 
 # Written by fairseq into every checkpoint, but no part of the model.
 IGNORED = re.compile(r"(en|de)coder\.(version|embed_positions\.(_float_tensor|weights))")

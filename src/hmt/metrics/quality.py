@@ -12,8 +12,8 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
 from hmt.errors import UserError
-from hmt.evaluation.bootstrap import Array, Statistic
-from hmt.evaluation.logs import Row
+from hmt.metrics.bootstrap import Array, Statistic
+from hmt.metrics.instance import Instance
 
 QUALITIES = ("bleu", "chrf", "bleu_tokenised_lc")
 COMET_MODEL = "Unbabel/wmt22-comet-da"
@@ -71,7 +71,7 @@ def _statistic(
     return Statistic(np.array(counts, dtype=np.float64), value)
 
 
-def export_comet(directory: str | Path, rows: Sequence[Row], model: str = COMET_MODEL) -> str:
+def export_comet(directory: str | Path, rows: Sequence[Instance], model: str = COMET_MODEL) -> str:
     """Write comet.src, comet.mt, comet.ref and the same as comet.jsonl; return the command.
 
     COMET itself is not run: its models are large, and its packages have versions of their own.

@@ -1,5 +1,5 @@
 """Models of other programs become model directories of this one."""
 
-from hmt.convert.fairseq import convert_fairseq
+from hmt.models.fairseq.convert import convert_fairseq
 
 __all__ = ["convert_fairseq"]

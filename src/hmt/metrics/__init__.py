@@ -1,0 +1,1 @@
+"""Quality and latency as pure functions of records."""
