@@ -1,7 +1,5 @@
 """Nine systems on one Transformer; a tenth is one file and one line here."""
 
-from typing import Any
-
 from hmt.errors import UserError
 from hmt.plain import from_plain
 from hmt.systems.adaptive import Adaptive
@@ -31,7 +29,7 @@ TABLE: tuple[type[System], ...] = (
 SYSTEMS: dict[str, type[System]] = {system.name: system for system in TABLE}
 
 
-def build(name: str, config: dict[str, Any]) -> System:
+def build(name: str, config: dict[str, object]) -> System:
     """A system from its name and its configuration as plain data."""
     kind = system_named(name)
     made = from_plain(kind.Config, config, "config")
