@@ -230,7 +230,7 @@ def test_parts_of_a_batch_hold_little_padding() -> None:
         sides = corpus.source_lengths, corpus.target_lengths
         padded = sum(len(part) * side[part].max() for part in parts for side in sides)
         shares.append(1 - sum(side[plan[n]].sum() for side in sides) / padded)
-    assert np.mean(shares) < 0.2 and max(shares) < 0.3
+    assert np.mean(shares) < 0.25 and max(shares) < 0.4
 
 
 def test_epochs_differ_in_order_and_in_company() -> None:
