@@ -85,7 +85,7 @@ class TokenSystem(System[ConfigT, KnobsT, MemoryT]):
         is_real = index < batch.target_length[:, None]
         target = (index + 1).expand(size, steps).masked_fill(~is_real, NOBODY)
         rows = Rows.of(target, moments)
-        source = transformer.encode(batch.source).view(*batch.source.shape, -1)
+        source = transformer.encode_batch(batch.source, batch.source_length)
         registers: tuple[Tensor, ...] = ()
         if is_streaming and self.register_shape is not None:
             precise = torch.promote_types(source.dtype, torch.float32)
