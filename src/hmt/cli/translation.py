@@ -1,11 +1,11 @@
 """`hmt translate`: a pipe that translates words while they arrive."""
 
 import json
+import os
 import sys
-from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -14,9 +14,7 @@ from hmt.cli.app import app
 from hmt.cli.loading import DEVICE, INT8, open_model
 
 if TYPE_CHECKING:
-    from hmt.models.model import Model
-    from hmt.streaming.session import Session
-    from hmt.systems.stream import Stream
+    from hmt.streaming.events import Event
 
 
 class Format(StrEnum):
@@ -24,96 +22,87 @@ class Format(StrEnum):
 
     text = "text"
     jsonl = "jsonl"
+    srt = "srt"
+    vtt = "vtt"
 
 
 @app.command(cls=knobs.KnobCommand, epilog=knobs.HELP)
 def translate(
     context: typer.Context,
     model: Path | None = typer.Argument(
-        None, help="A model directory; none: the model that ships."
+        None, help="A model directory; by default the model that ships."
     ),
     style: Format = typer.Option(
-        Format.text, "--format", help="Plain text, or one JSON event per write."
+        Format.text, "--format", help="Plain text, one JSON event per line, or captions."
     ),
-    cuts_sentences: bool = typer.Option(
-        False, "--sentences", help="Running text: cut lines where punctuation ends a sentence."
+    by_line: bool = typer.Option(
+        False, "--by-line", help="Take each line as one sentence, whatever its punctuation."
     ),
     device: str = DEVICE,
     int8: bool = INT8,
 ) -> None:
-    """Translate standard input: words as they arrive, one sentence per line.
+    """Translate standard input while it arrives: running text, or one sentence per line.
 
     A word counts as soon as whitespace follows it, and text is written the moment it is ready.
+    Sentences end by punctuation, at the end of a line, or where the model ends them.
     """
     loaded = open_model(model, device, int8)
     chosen = knobs.settings(knobs.given(context), loaded.system.Knobs, loaded.system.name)
-    session = loaded.session(cuts_sentences, **chosen)
-    events = Events(loaded)
+    output = Output(style, by_line, f"{loaded.system.name} {chosen or ''}")
+    session = loaded.session(by_line=by_line, listener=output.take, **chosen)
     for word in words.arriving(sys.stdin.fileno()):
-        is_end = word == words.LINE_END
-        text = session.finish() if is_end else session.push(word)
-        if style is Format.text:
-            _put(text + "\n" if is_end else text)
+        if word != words.LINE_END:
+            session.push(word)
             continue
-        for event in events.after(session, text, is_end):
-            _put(json.dumps(event, ensure_ascii=False) + "\n")
+        session.finish()
+        output.end_line()
+    output.close()
+
+
+class Output:
+    """Events as they appear on standard output, each in one write."""
+
+    def __init__(self, style: Format, by_line: bool, note: str) -> None:
+        from hmt.streaming.captions import Captions, srt, vtt, vtt_header
+
+        self.style, self.by_line = style, by_line
+        self.captions = Captions()
+        self.cue = vtt if style is Format.vtt else srt
+        if style is Format.vtt:
+            _put(vtt_header(note))
+
+    def take(self, event: "Event") -> None:
+        """Show one event."""
+        if self.style is Format.jsonl:
+            _put(json.dumps(event.plain(), ensure_ascii=False) + "\n")
+        elif self.style is Format.text:
+            _put(self._plain(event))
+        else:
+            for cue in self.captions.take(event):
+                _put(self.cue(cue))
+
+    def end_line(self) -> None:
+        """A line of the input has ended; with one sentence per line so does a line of output."""
+        if self.style is Format.text and self.by_line:
+            _put("\n")
+
+    def close(self) -> None:
+        """Show what was held back."""
+        if self.style in (Format.srt, Format.vtt):
+            for cue in self.captions.rest():
+                _put(self.cue(cue))
+
+    def _plain(self, event: "Event") -> str:
+        from hmt.streaming.events import Ended, Written
+
+        if isinstance(event, Written):
+            return event.text.lstrip() if event.is_first and not self.by_line else event.text
+        return "\n" if isinstance(event, Ended) and event.text and not self.by_line else ""
 
 
 def _put(text: str) -> None:
     if text:
-        sys.stdout.write(text)
         sys.stdout.flush()
-
-
-class Events:
-    """Tells what a session writes: one event per token that shows text, one per sentence's end.
-
-    The texts of the write events of a sentence, joined, are the text of its end event.
-    """
-
-    def __init__(self, model: "Model") -> None:
-        self.model = model
-        self.stream: Stream | None = None
-        self.sentence = self.given = 0
-        self.text = ""
-
-    def after(self, session: "Session", text: str, is_end: bool) -> list[dict[str, Any]]:
-        """Give the events of one word, or of the end of a sentence, that brought out `text`."""
-        self.given += not is_end
-        self.text += text
-        events = list(self._writes(session.stream)) if text else []
-        # where a session cut a very long sentence in two, its text is told in one piece
-        if "".join(event["text"] for event in events) != text:
-            nothing = {"confidence": None, "log_prob": None, "seconds": None}
-            events = [{**self._event("write", text, self.given), **nothing}]
-        if is_end:
-            events.append(self._event("end", self.text, self.given))
-            self.sentence, self.given, self.text = self.sentence + 1, 0, ""
-        return events
-
-    def _event(self, kind: str, text: str, source_words: int) -> dict[str, Any]:
-        return {
-            "event": kind,
-            "sentence": self.sentence,
-            "text": text,
-            "source_words": source_words,
-        }
-
-    def _writes(self, stream: "Stream") -> "Iterator[dict[str, Any]]":
-        from hmt.text.pieces import Detokenizer, word_ends
-
-        if stream is not self.stream:
-            self.stream, self.shown = stream, 0
-            self.detokenizer = Detokenizer(self.model.target_tokenizer)
-        ends = word_ends(self.model.source_tokenizer, stream.source)
-        new = range(self.shown, len(stream.target))
-        self.shown = len(stream.target)
-        for i in new:
-            if text := self.detokenizer.push(stream.target[i]):
-                unread = sum(end >= stream.reads[i] for end in ends)
-                yield {
-                    **self._event("write", text, self.given - unread),
-                    "confidence": stream.states[i].get(stream.reads[i]),
-                    "log_prob": stream.log_probs[i],
-                    "seconds": round(stream.written_at[i] - stream.arrived_at[0], 4),
-                }
+        data = text.encode()
+        while data:
+            data = data[os.write(sys.stdout.fileno(), data) :]

@@ -1,0 +1,68 @@
+"""What a live translation reports: each write, each end of a sentence, each notice.
+
+`hmt translate --format jsonl` prints exactly these events, one JSON object per line.
+"""
+
+from dataclasses import asdict, dataclass
+from typing import ClassVar
+
+Plain = dict[str, "str | int | float | None"]
+
+# Why a sentence ended.
+PUNCTUATION = "punctuation"  # of the source
+PAUSE = "pause"  # reported by the caller
+FINISH = "finish"  # asked for by the caller
+MODEL = "model"  # the model wrote its end while source still came
+LENGTH = "length"  # the sentence was as long as a sentence may be
+
+
+@dataclass(frozen=True)
+class Event:
+    """One thing that happened; times are seconds since the first word of the session."""
+
+    kind: ClassVar[str]
+
+    sentence: int  # from 0
+    seconds: float
+
+    def plain(self) -> Plain:
+        """As a JSON object."""
+        return {"event": self.kind, **asdict(self)}
+
+
+@dataclass(frozen=True)
+class Written(Event):
+    """Text was appended to the translation."""
+
+    kind: ClassVar[str] = "write"
+
+    text: str  # begins with a space where a new word begins, except at the start of the session
+    source_words: int  # of this sentence, read by then; a word read in part counts
+    read_words: int  # of the whole session, read by then
+    confidence: float | None  # of the state that wrote
+    log_prob: float
+    is_first: bool  # of its sentence
+    is_whole: bool  # nothing can be joined to this text any more
+    spoken: float | None = None  # when the last word read was spoken, if the caller said so
+
+
+@dataclass(frozen=True)
+class Ended(Event):
+    """A sentence is over."""
+
+    kind: ClassVar[str] = "end"
+
+    text: str  # of the whole sentence, as its write events joined
+    source: str
+    source_words: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Notice(Event):
+    """Something a reader should know; nothing is wrong with the translation itself."""
+
+    kind: ClassVar[str] = "notice"
+
+    code: str
+    message: str
