@@ -16,7 +16,7 @@ from hmt.streaming.events import Event
 from hmt.streaming.live import MAX_SENTENCE_TOKENS
 from hmt.streaming.record import Record
 from hmt.streaming.recording import record_of
-from hmt.streaming.session import Session
+from hmt.streaming.session import KEPT_SENTENCES, Session
 from hmt.systems.contract import System
 from hmt.systems.stream import Stream
 from hmt.text.corpus import open_tokenizers
@@ -59,11 +59,21 @@ class Model:
         *,
         by_line: bool = False,
         listener: Callable[[Event], None] | None = None,
+        keep: int = KEPT_SENTENCES,
         **knobs: object,
     ) -> Session:
-        """A live translation of running text; with `by_line`, `finish` alone ends sentences."""
+        """A live translation of running text; with `by_line`, `finish` alone ends sentences.
+
+        `listener` is called with every event; events and records of `keep` sentences are kept.
+        """
         return Session(
-            self.engine(), self.tokenizers, self.knobs, knobs, by_line=by_line, listener=listener
+            self.engine(),
+            self.tokenizers,
+            self.knobs,
+            knobs,
+            by_line=by_line,
+            listener=listener,
+            keep=keep,
         )
 
     def engine(self, slots: int = 1) -> Engine:

@@ -9,13 +9,14 @@ from dataclasses import dataclass, field
 
 from hmt.errors import UserError
 from hmt.streaming.events import Ended, Event, Written
+from hmt.streaming.whole_words import WholeWord, WordAssembler
 
-LEAST_MS, MOST_MS, GAP_MS = 833, 7000, 80
+LEAST_MS, MOST_MS, GAP_MS = 834, 7000, 80
 CHARACTERS_PER_SECOND = 17
 HURRIED = 1.5  # faster by this factor while captions lag behind the speaker
 LAG_MS = 500  # which is when a cue begins this much later than its first word was written
 SILENCE_MS = 1500  # without a new word, a cue is complete
-TIMINGS = ("live", "source")
+TIMINGS = ("live", "source")  # when a word was written, or when what it translates was spoken
 
 
 @dataclass(frozen=True)
@@ -36,15 +37,19 @@ class Layout:
     height: int
     lines: list[str] = field(default_factory=list)
 
-    def add(self, word: str) -> bool:
-        """Whether the word found room."""
-        if self.lines and cells(self.lines[-1]) + 1 + cells(word) <= self.width:
+    def has_room(self, word: str) -> bool:
+        """Whether a word can be added."""
+        return len(self.lines) < self.height or self._fits_last(word)
+
+    def add(self, word: str) -> None:
+        """Put a word behind the others, on a new line if the last one is full."""
+        if self._fits_last(word):
             self.lines[-1] += " " + word
-            return True
-        if len(self.lines) < self.height:
+        else:
             self.lines.append(word)
-            return True
-        return False
+
+    def _fits_last(self, word: str) -> bool:
+        return bool(self.lines) and cells(self.lines[-1]) + 1 + cells(word) <= self.width
 
 
 class Captions:
@@ -61,55 +66,45 @@ class Captions:
             raise UserError(f'timing "{timing}" is unknown; it is {" or ".join(TIMINGS)}.')
         self._width, self._height = width, height
         self._timing, self._offset = timing, offset_ms
+        self._words = WordAssembler()
         self._layout = Layout(width, height)
-        self._word = ""  # written, but more may be joined to it
-        self._word_ms = self._first_ms = self._last_ms = 0
+        self._first_ms = self._last_ms = 0  # of the words in the layout
         self._shown_until = -GAP_MS
         self._count = 0
 
     def take(self, event: Event) -> list[Cue]:
         """The cues that this event completes."""
-        cues: list[Cue] = []
-        if isinstance(event, Written):
-            cues += self._silence(self._time(event))
-            if event.text.startswith(" "):
-                cues += self._end_word()
-            if not self._word:
-                self._word_ms = self._time(event)
-            self._word += event.text.strip()
-            if event.is_whole:
-                cues += self._end_word()
-        elif isinstance(event, Ended):
-            cues += self._end_word() + self._close()
-        return cues
+        cues = [cue for word in self._words.take(event) for cue in self._add(word)]
+        return cues + (self._close() if isinstance(event, Ended) else [])
 
     def rest(self) -> list[Cue]:
         """What is left at the end of the session."""
-        return self._end_word() + self._close()
+        cues = [cue for word in self._words.rest() for cue in self._add(word)]
+        return cues + self._close()
 
     def _time(self, event: Written) -> int:
-        is_spoken = self._timing == "source" and event.spoken is not None
-        seconds = event.spoken if is_spoken and event.spoken is not None else event.seconds
-        return max(0, round(1000 * seconds) + self._offset)
+        """When a word appears; it never appears before the word in front of it."""
+        if self._timing == "live":
+            ms = round(1000 * event.seconds)
+        elif event.spoken is None:
+            return self._last_ms  # the caller gave no time: with the word in front of it
+        else:
+            ms = round(1000 * event.spoken)
+        return max(0, self._last_ms, ms + self._offset)
 
-    def _silence(self, now: int) -> list[Cue]:
-        """Close a cue after which nothing came for a while, or that has stood long enough."""
-        if not self._layout.lines:
-            return []
-        is_quiet = now - self._last_ms > SILENCE_MS
-        is_full = now - self._first_ms >= MOST_MS
-        return self._end_word() + self._close() if is_quiet or is_full else []
-
-    def _end_word(self) -> list[Cue]:
-        word, self._word = self._word, ""
+    def _add(self, word: WholeWord) -> list[Cue]:
+        now = self._time(word.began)
         cues: list[Cue] = []
-        for part in pieces(word, self._width):
-            if not self._layout.add(part):
-                cues += self._close(self._word_ms)
-                self._layout.add(part)
-            if cells(self._layout.lines[0]) == cells(part) and len(self._layout.lines) == 1:
-                self._first_ms = self._word_ms
-            self._last_ms = self._word_ms
+        is_quiet = now - self._last_ms > SILENCE_MS
+        if self._layout.lines and (is_quiet or now - self._first_ms >= MOST_MS):
+            cues += self._close(now)
+        for part in pieces(word.text, self._width):
+            if not self._layout.has_room(part):
+                cues += self._close(now)
+            if not self._layout.lines:
+                self._first_ms = now
+            self._layout.add(part)
+        self._last_ms = now
         return cues
 
     def _close(self, next_ms: int | None = None) -> list[Cue]:
@@ -120,7 +115,7 @@ class Captions:
         reading = sum(map(cells, self._layout.lines)) * 1000 // CHARACTERS_PER_SECOND
         if start - self._first_ms > LAG_MS:
             reading = round(reading / HURRIED)
-        end = max(start + reading, self._last_ms)
+        end = max(start, self._last_ms) + reading
         if next_ms is not None:
             end = min(end, next_ms - GAP_MS)
         end = min(max(end, start + LEAST_MS), start + MOST_MS)

@@ -316,7 +316,7 @@ class Engine:
             stream.log_probs.append(value)
             stream.written_at.append(now)
             stream.target_ended = self._is_over(stream)
-            stream.halted = token in stream.stops and not stream.source_ended
+            stream.halted = token in stream.stops and not stream.source_read
         self.counts.written += len(writers)
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""What a live translation reports: each write, each end of a sentence, each notice.
+"""What a live translation reports: each token written, each end of a sentence, each notice.
 
 `hmt translate --format jsonl` prints exactly these events, one JSON object per line.
 """
@@ -6,7 +6,7 @@
 from dataclasses import asdict, dataclass
 from typing import ClassVar
 
-Plain = dict[str, "str | int | float | None"]
+Plain = dict[str, "str | int | float | bool | None"]
 
 # Why a sentence ended.
 PUNCTUATION = "punctuation"  # of the source
@@ -32,16 +32,15 @@ class Event:
 
 @dataclass(frozen=True)
 class Written(Event):
-    """Text was appended to the translation."""
+    """A token was appended to the translation."""
 
     kind: ClassVar[str] = "write"
 
-    text: str  # begins with a space where a new word begins, except at the start of the session
+    text: str  # begins with a space where a new word begins, except at the start of a line
     source_words: int  # of this sentence, read by then; a word read in part counts
     read_words: int  # of the whole session, read by then
     confidence: float | None  # of the state that wrote
     log_prob: float
-    is_first: bool  # of its sentence
     is_whole: bool  # nothing can be joined to this text any more
     spoken: float | None = None  # when the last word read was spoken, if the caller said so
 
@@ -52,7 +51,7 @@ class Ended(Event):
 
     kind: ClassVar[str] = "end"
 
-    text: str  # of the whole sentence, as its write events joined
+    text: str  # of the whole sentence: its write events joined, without a leading space
     source: str
     source_words: int
     reason: str
@@ -64,5 +63,5 @@ class Notice(Event):
 
     kind: ClassVar[str] = "notice"
 
-    code: str
+    code: str  # "untrained": a setting outside the trained range; "conflict": see Session.guess
     message: str

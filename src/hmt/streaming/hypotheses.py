@@ -7,6 +7,8 @@ words are final, or a word counts as final once two guesses in a row agree on it
 from collections.abc import Sequence
 from difflib import SequenceMatcher
 
+from hmt.errors import UserError
+
 PUNCTUATION = ".,;:!?…\"'“”„«»()[]"
 
 
@@ -14,28 +16,37 @@ class Hypotheses:
     """The guesses of one utterance after another; what was committed stays committed."""
 
     def __init__(self) -> None:
-        self._committed: list[str] = []  # of this utterance
-        self._guess: list[str] = []
         self.tail: list[str] = []  # of the last guess, not final yet
-        self.conflicts = 0  # committed words that a later guess had otherwise
+        self._committed: list[str] = []  # of this utterance
+        self._contradicted: set[int] = set()  # of the committed words, by a later guess
+        self._conflicts_before = 0  # in earlier utterances
+
+    @property
+    def conflicts(self) -> int:
+        """Committed words that a later guess of their utterance had otherwise, each once."""
+        return self._conflicts_before + len(self._contradicted)
 
     def update(self, guess: Sequence[str], committed: int | None = None) -> list[str]:
         """The words that this guess makes final."""
+        if committed is not None and not 0 <= committed <= len(guess):
+            raise UserError(
+                f"{committed} words were committed of a guess that has {len(guess)}: "
+                f"give 0 to {len(guess)}."
+            )
         rest = self._after_committed(guess)
         if committed is None:
-            before = self._after_committed(self._guess)
-            final = _common(before, rest)
+            final = _common(self.tail, rest)
         else:
             final = max(0, committed - (len(guess) - len(rest)))
-        new, self.tail = list(rest[:final]), list(rest[final:])
+        new, self.tail = rest[:final], rest[final:]
         self._committed += new
-        self._guess = list(guess)
         return new
 
     def commit(self) -> list[str]:
         """The utterance is over: the tail is final, and the next guess begins another."""
-        new = self.tail
-        self._committed, self._guess, self.tail = [], [], []
+        new, self.tail = self.tail, []
+        self._conflicts_before = self.conflicts
+        self._committed, self._contradicted = [], set()
         return new
 
     def _after_committed(self, guess: Sequence[str]) -> list[str]:
@@ -50,8 +61,8 @@ class Hypotheses:
             return list(guess[count:])
         matcher = SequenceMatcher(None, mine, plain, autojunk=False)
         blocks = [block for block in matcher.get_matching_blocks() if block.size]
-        matched = sum(block.size for block in blocks)
-        self.conflicts += count - matched
+        matched = {n for block in blocks for n in range(block.a, block.a + block.size)}
+        self._contradicted |= set(range(count)) - matched
         if not blocks:
             return list(guess[count:])
         last = blocks[-1]

@@ -32,6 +32,16 @@ class Record:
     arrivals: list[float] = field(default_factory=list)  # (J) same clock; empty: all at the start
     settings: dict[str, Any] = field(default_factory=dict)
 
+    def __str__(self) -> str:
+        """One readable line: the sentence, its translation, and what had been read by then."""
+        words = len(self.source_word_ends)
+        settings = ", ".join(f"{name}={value}" for name, value in self.settings.items())
+        return (
+            f"{self.index}: {_brief(self.source)} -> {_brief(self.prediction)} "
+            f"({words} words, first text after {self.reads[0] if self.reads else 0} of "
+            f"{len(self.source_tokens)} tokens; {settings or 'no settings'})"
+        )
+
     def to_json(self) -> str:
         """One line of JSON, without its newline."""
         return json.dumps(asdict(self), ensure_ascii=False, allow_nan=False)
@@ -83,6 +93,10 @@ class Record:
                 f"'target_word_ends' has {len(self.target_word_ends)} values for the {words} words "
                 "of the prediction."
             )
+
+
+def _brief(text: str) -> str:
+    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def is_int(value: Any) -> bool:

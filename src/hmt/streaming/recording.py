@@ -22,12 +22,17 @@ def record_of(
 ) -> Record:
     """The record of a stream that was given `source`.
 
-    Where only the first `own` tokens belong to the sentence, the stream had read into the next one:
-    what it read of that counts as the whole sentence.
+    Where the model itself ended the sentence, its source is the first `own` tokens and an end token
+    that nobody sent: it arrived with the token that came instead, or with the last write.
     """
     start = stream.arrived_at[0] if stream.arrived_at else 0.0
-    tokens = stream.source[:own]
-    states = stream.states[: len(stream.target)]
+    tokens = stream.source if own is None else [*stream.source[:own], EOS]
+    J = len(tokens)
+    arrived_at = [*stream.arrived_at, *stream.written_at[-1:]] if own else stream.arrived_at
+    states = [
+        {min(moment, J): seen[moment] for moment in sorted(seen)}
+        for seen in stream.states[: len(stream.target)]
+    ]
     source_tokenizer, target_tokenizer = tokenizers
     return Record(
         index=index,
@@ -35,15 +40,15 @@ def record_of(
         prediction=target_tokenizer.decode(stream.target),
         source_tokens=[source_tokenizer.piece(t) for t in tokens],
         target_tokens=[target_tokenizer.piece(t) for t in stream.target],
-        reads=[min(read, len(tokens)) for read in stream.reads],
+        reads=[min(read, J) for read in stream.reads],
         source_word_ends=_word_ends(tokens, source_tokenizer, source),
         target_word_ends=word_ends(target_tokenizer, stream.target),
         target_word_outs=word_outs(target_tokenizer, stream.target),
-        confidences=[[seen[t] for t in sorted(seen)] for seen in states],
-        moments=[sorted(seen) for seen in states],
+        confidences=[list(seen.values()) for seen in states],
+        moments=[list(seen) for seen in states],
         log_probs=list(stream.log_probs),
         times=[t - start for t in stream.written_at],
-        arrivals=[t - start for t in stream.arrived_at[:own]],
+        arrivals=[t - start for t in arrived_at[:J]],
         settings=asdict(stream.knobs),
     )
 

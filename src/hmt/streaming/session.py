@@ -2,7 +2,8 @@
 
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Self
 
 from hmt.errors import UserError
@@ -12,13 +13,13 @@ from hmt.streaming.events import Ended, Event, Notice, Written
 from hmt.streaming.hypotheses import Hypotheses
 from hmt.streaming.live import Live
 from hmt.streaming.record import Record
-from hmt.streaming.recording import Tokenizers, record_of
+from hmt.streaming.recording import Tokenizers
 from hmt.systems.stream import Stream
 
 logger = logging.getLogger("hmt.streaming")
 
-# Events and records that a session keeps: an evening of speech, and bounded memory.
-KEPT = 100_000
+# Sentences of which a session keeps events and records: about an hour of speech, some 25 MB.
+KEPT_SENTENCES = 1000
 
 
 class Session:
@@ -26,7 +27,8 @@ class Session:
 
     It takes running text: a sentence ends by punctuation, `pause`, `finish`, or the model itself.
     With `by_line` only `finish` ends a sentence, for corpora of one sentence per line.
-    `listener` is called with every event the moment it happens.
+    `listener` is called with every event; `events` and `records` hold those of the last `keep`
+    sentences.  A session serves one thread; one model serves any number of sessions.
     """
 
     def __init__(
@@ -38,73 +40,88 @@ class Session:
         *,
         by_line: bool = False,
         listener: Callable[[Event], None] | None = None,
+        keep: int = KEPT_SENTENCES,
     ) -> None:
-        self._engine, self._tokenizers = engine, tokenizers
-        self._settings, self._chosen = settings, chosen
-        self._listener = listener
+        if keep < 1:
+            raise UserError(f"keep = {keep}: a session keeps the events of 1 or more sentences.")
+        self._engine, self._settings, self._chosen = engine, settings, chosen
+        self._keep = keep
         self._lock = threading.Lock()
         self._live = Live(engine, tokenizers, settings(**chosen), by_line=by_line)
         self._hypotheses = Hypotheses()
-        self._warned: set[str] = set()
-        self.events: list[Event] = []
-        self.records: list[Record] = []
+        self._warnings: set[str] = set()
         self._last_stream: Stream | None = None
+        self.listener = listener
+        self.events: list[Event] = []  # of the last `keep` sentences, or somewhat more
+        self.records: list[Record] = []
         self._warn()
+
+    # ---- the source
 
     def push(self, text: str, spoken: float | None = None) -> str:
         """Take one word, or several; return the text that can be written now, often "".
 
         `spoken` is when the words were spoken, in seconds on a clock of the caller's.
         """
-        if not isinstance(text, str):
-            raise UserError(f"A session takes text, not {type(text).__name__}: push a str.")
+        words = _words(text, "push")
         with self._alone():
-            return "".join(self._hear(word, spoken) for word in text.split())
-
-    def finish(self) -> str:
-        """End the sentence; return the rest of its translation."""
-        return self._end(events.FINISH)
+            return "".join([self._hear(word, spoken) for word in words])
 
     def pause(self) -> str:
         """The speaker paused: end the sentence here; the text goes on."""
-        return self._end(events.PAUSE)
+        with self._alone():
+            return self._end(events.PAUSE)
+
+    def finish(self) -> str:
+        """End the sentence and the line; return the rest of the translation."""
+        with self._alone():
+            return self._end(events.FINISH)
 
     def guess(self, text: str, committed: int | None = None, spoken: float | None = None) -> str:
         """Take a recogniser's whole current guess of an utterance, which may still change.
 
         Its first `committed` words are final; without that number, words are final once two guesses
         in a row agree on them.  The tail that may still change is not translated: see `tentative`.
+        A guess that contradicts final words changes nothing; a notice "conflict" reports it.
         """
+        guess = _words(text, "guess")
         with self._alone():
-            words = self._hypotheses.update(text.split(), committed)
-            return "".join(self._hear(word, spoken) for word in words)
+            before = self._hypotheses.conflicts
+            words = self._hypotheses.update(guess, committed)
+            if (conflicts := self._hypotheses.conflicts - before) > 0:
+                self._notice("conflict", f"{conflicts} words that were final have been changed.")
+            return "".join([self._hear(word, spoken) for word in words])
 
-    def commit(self) -> str:
+    def commit(self, spoken: float | None = None) -> str:
         """The utterance is over: what was guessed last is final, and ends the sentence."""
         with self._alone():
             words = self._hypotheses.commit()
-            text = "".join(self._hear(word, None) for word in words)
-        return text + self._end(events.PAUSE)
+            text = "".join([self._hear(word, spoken) for word in words])
+            return text + self._end(events.PAUSE)
 
     @property
     def tentative(self) -> str:
         """The words of the last guess that are not final yet."""
         return " ".join(self._hypotheses.tail)
 
+    # ---- the dial
+
     def set(self, **knobs: object) -> dict[str, str]:
         """Move the dial; says of each setting whether it applies "now" or from "next_sentence"."""
         with self._alone():
             chosen = {**self._chosen, **knobs}
-            settings = self._settings(**chosen)
-            applies = self._live.set(settings, knobs)
+            applies = self._live.set(self._settings(**chosen), knobs)
             self._chosen = chosen
             self._warn()
         return applies
 
+    # ---- what happened
+
     @property
     def stream(self) -> Stream:
         """The sentence in progress, or the last one that ended."""
-        stream = self._live.stream or self._last_stream
+        sentence = self._live.sentence
+        stream = self._last_stream if sentence is None else sentence.stream
         if stream is None:
             raise UserError("The session has not been given any words yet.")
         return stream
@@ -112,10 +129,11 @@ class Session:
     @property
     def record(self) -> Record:
         """What happened in the current sentence so far, or in the last one."""
-        if self._live.stream is None and self.records:
-            return self.records[-1]
-        source = " ".join(word.text for word in self._live.words)
-        return record_of(self.stream, self._tokenizers, source, self._live.sentence)
+        if self._live.sentence is not None:
+            return self._live.sentence.record(self._live.number)
+        if self._live.record is None:
+            raise UserError("The session has not been given any words yet.")
+        return self._live.record
 
     def close(self) -> None:
         """Free the engine's slot; a sentence in progress is dropped."""
@@ -129,17 +147,18 @@ class Session:
         self.close()
 
     def __repr__(self) -> str:
-        words = sum(event.source_words for event in self.events if isinstance(event, Ended))
-        return f"<Session: {self._live.sentence} sentences, {words} words, {self._live.knobs}>"
+        live = self._live
+        return f"<Session: {live.number} sentences, {live.words_heard} words, {live.knobs}>"
+
+    # ---- within
 
     def _hear(self, word: str, spoken: float | None) -> str:
         self._live.hear(word, spoken)
         return self._run()
 
     def _end(self, reason: str) -> str:
-        with self._alone():
-            self._live.end(reason)
-            return self._run()
+        self._live.end(reason)
+        return self._run()
 
     def _run(self) -> str:
         """Work on all that was heard; return what was written."""
@@ -147,47 +166,54 @@ class Session:
         while (stream := self._live.feed()) is not None:
             self._last_stream = stream
             self._engine.advance([stream])
-            text += self._take(self._live.collect())
+            new = self._live.collect()
+            text += "".join([event.text for event in new if isinstance(event, Written)])
+            self._report(new)
         return text
 
-    def _take(self, new: Iterable[Event]) -> str:
-        text = ""
-        for event in new:
-            if isinstance(event, Written):
-                text += event.text
-            if isinstance(event, Ended) and self._live.record is not None:
-                self.records.append(self._live.record)
-                del self.records[:-KEPT]
-            self.events.append(event)
-            del self.events[:-KEPT]
-            if self._listener is not None:
-                self._listener(event)
-        return text
+    def _report(self, new: Sequence[Event]) -> None:
+        self.events += new
+        if new and isinstance(new[-1], Ended) and self._live.record is not None:
+            self.records.append(self._live.record)
+            self._forget()
+        if self.listener is not None:
+            for event in new:
+                self.listener(event)
+
+    def _forget(self) -> None:
+        """Bound the memory; in large steps, since every one of them moves what is kept."""
+        if len(self.records) > self._keep + max(1, self._keep // 10):
+            del self.records[: -self._keep]
+            first = self.records[0].index
+            start = next(n for n, event in enumerate(self.events) if event.sentence >= first)
+            del self.events[:start]
 
     def _warn(self) -> None:
         """Report settings outside what the model was trained for, each once."""
         for message in self._engine.system.doubts(self._live.knobs):
-            if message not in self._warned:
-                self._warned.add(message)
+            if message not in self._warnings:
+                self._warnings.add(message)
                 logger.warning(message)
-                self._take([Notice(self._live.sentence, 0.0, "untrained", message)])
+                self._notice("untrained", message)
 
-    def _alone(self) -> "_Alone":
-        return _Alone(self._lock)
+    def _notice(self, code: str, message: str) -> None:
+        self._report([Notice(self._live.number, self._live.seconds, code, message)])
 
-
-class _Alone:
-    """Holds a session while one call works on it; a second thread is refused, not interleaved."""
-
-    def __init__(self, lock: threading.Lock) -> None:
-        self._lock = lock
-
-    def __enter__(self) -> None:
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Hold the session while one call works on it; a second thread is refused."""
         if not self._lock.acquire(blocking=False):
             raise UserError(
-                "This session is in use by another thread: give every thread a session of its own "
-                "(one model serves any number of them)."
+                "This session is in use by another thread or by its own listener: give every "
+                "thread a session of its own (one model serves any number of them)."
             )
+        try:
+            yield
+        finally:
+            self._lock.release()
 
-    def __exit__(self, *_: object) -> None:
-        self._lock.release()
+
+def _words(text: str, method: str) -> list[str]:
+    if not isinstance(text, str):
+        raise UserError(f"{method} takes text, not {type(text).__name__}: give a str.")
+    return text.split()

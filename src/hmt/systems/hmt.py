@@ -159,9 +159,9 @@ class HMT(System[HMTConfig, HMTKnobs, HMTMemory]):
         low, high = self.config.lower_range
         found = []
         if not low <= knobs.lower <= high:
-            found.append(f"lower = {knobs.lower} is outside {low} to {high}, which was trained.")
+            found.append(f"lower = {knobs.lower} is outside the trained range of {low} to {high}.")
         if knobs.states > self.config.states:
-            found.append(f"states = {knobs.states} is above {self.config.states}, as trained.")
+            found.append(f"states = {knobs.states} is more than the {self.config.states} trained.")
         return found
 
     def sample(self, draw: random.Random, batch: Batch) -> HMTKnobs:
