@@ -23,7 +23,7 @@ def measure(words: int) -> Iterator[Row]:
     """Running text through the model that ships; then a sentence that nobody ever ends."""
     model = load()
     text = list(running_text(model, words))
-    session = model.session(cuts_sentences=True)
+    session = model.session()
     yield from soak(session, text, f"soak, {words} words in sentences of 5 to 30")
     # A trained model ends its sentence and waits for the next; a small random one writes on.
     vocabulary = model.source_tokenizer.size

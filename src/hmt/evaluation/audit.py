@@ -264,7 +264,7 @@ class ModelAudit:
             yield cuts[n], self.model.record(stream, tokenizer.decode(changed[n]))
 
     def _live(self, words: Sequence[str]) -> Record:
-        session = self.model.session(**self.knobs)
+        session = self.model.session(by_line=True, **self.knobs)
         for word in words:
             session.push(word)
         session.finish()

@@ -37,8 +37,10 @@ class Written(Event):
     kind: ClassVar[str] = "write"
 
     text: str  # begins with a space where a new word begins, except at the start of a line
-    source_words: int  # of this sentence, read by then; a word read in part counts
-    read_words: int  # of the whole session, read by then
+    # Words that were read by then; a word read in part counts.  A model that ends a sentence itself
+    # has read into the next one, so the first number may exceed that of the end event.
+    source_words: int  # since the start of the sentence
+    read_words: int  # since the start of the session
     confidence: float | None  # of the state that wrote
     log_prob: float
     is_whole: bool  # nothing can be joined to this text any more
@@ -63,5 +65,7 @@ class Notice(Event):
 
     kind: ClassVar[str] = "notice"
 
-    code: str  # "untrained": a setting outside the trained range; "conflict": see Session.guess
+    # "untrained": a setting outside the trained range; "conflict": a guess changed final words;
+    # "long_word": a word is too long to be read whole
+    code: str
     message: str

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from hmt.streaming import events
 from hmt.streaming.engine import Engine
-from hmt.streaming.events import Ended, Event, Written
+from hmt.streaming.events import Ended, Event, Notice, Written
 from hmt.streaming.record import Record
 from hmt.streaming.recording import Tokenizers
 from hmt.streaming.sentence import OpenSentence, Word
@@ -24,6 +24,9 @@ from hmt.text.symbols import UNK
 
 # A longer sentence is cut in two: this bounds the memory of a session, whatever is said to it.
 MAX_SENTENCE_TOKENS = 1024
+# Of a longer "word", which nobody speaks or writes, the model reads no more than this.  It always
+# fits a sentence: composing a character makes at most three of it.
+MAX_WORD_CHARACTERS = 300
 # The model must give the end at least this probability, or its full stop is an abbreviation's.
 LEAST_END = math.log(0.2)
 
@@ -48,7 +51,9 @@ class Live:
         self.record: Record | None = None  # of the sentence that ended last
         self.words_heard = 0
         self._heard: deque[Word | End] = deque()
+        self._notices: list[Notice] = []
         self._words_before = 0  # in earlier sentences
+        self._most_read = 0  # words: those read too far are read again, in the next sentence
         self._starts_line = True
         self._goes_on = False  # a stream that halted was released
         self._began_at: float | None = None
@@ -61,11 +66,12 @@ class Live:
         """A word has arrived."""
         if self._began_at is None:
             self._began_at = self.engine.clock()
-        encode = self.tokenizers[0].encode
-        for part in _sayable(word, len(encode(word))):
-            # a word without tokens is still a word
-            self._heard.append(Word(part, tuple(encode(part)) or (UNK,), spoken))
-            self.words_heard += 1
+        if len(word) > MAX_WORD_CHARACTERS:
+            message = f"A word of {len(word)} characters: the first {MAX_WORD_CHARACTERS} are read."
+            self._notices.append(Notice(self.number, self.seconds, "long_word", message))
+        tokens = self.tokenizers[0].encode(word[:MAX_WORD_CHARACTERS])
+        self._heard.append(Word(word, tuple(tokens) or (UNK,), spoken))  # every word is a word
+        self.words_heard += 1
 
     def end(self, reason: str) -> None:
         """The sentence has ended."""
@@ -112,9 +118,11 @@ class Live:
     def collect(self) -> list[Event]:
         """What the stream wrote since last time, and the end of the sentence if it has come."""
         sentence = self.sentence
+        found: list[Event] = list(self._notices)
+        self._notices = []
         if sentence is None:
-            return []
-        found: list[Event] = [self._written(sentence, *new) for new in sentence.new_text()]
+            return found
+        found += [self._written(sentence, *new) for new in sentence.new_text()]
         stream = sentence.stream
         if stream.halted:
             stream.halted = False
@@ -157,12 +165,13 @@ class Live:
         if text and is_first and not self._starts_line:
             text = " " + text  # a sentence that follows another on its line
         self._starts_line = self._starts_line and not text
+        self._most_read = max(self._most_read, self._words_before + words)
         return Written(
             sentence=self.number,
             seconds=stream.written_at[i] - (self._began_at or 0.0),
             text=text,
             source_words=words,
-            read_words=self._words_before + words,
+            read_words=self._most_read,
             confidence=stream.states[i].get(stream.reads[i]),
             log_prob=stream.log_probs[i],
             is_whole=is_whole,
@@ -187,12 +196,3 @@ class Live:
         self._words_before += words
         self.sentence = None
         self.number += 1
-
-
-def _sayable(word: str, tokens: int) -> list[str]:
-    """A word as it is, or in parts if it has more tokens than a sentence may have."""
-    if tokens < MAX_SENTENCE_TOKENS:
-        return [word]
-    # composing characters makes at most three of one, and a mark stands before the first
-    most = max(1, (MAX_SENTENCE_TOKENS - 2) // 3)
-    return [word[start : start + most] for start in range(0, len(word), most)]

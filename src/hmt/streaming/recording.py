@@ -1,6 +1,6 @@
 """From a stream to its record: what one translation did, in words and tokens."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from itertools import accumulate
 
@@ -29,10 +29,7 @@ def record_of(
     tokens = stream.source if own is None else [*stream.source[:own], EOS]
     J = len(tokens)
     arrived_at = [*stream.arrived_at, *stream.written_at[-1:]] if own else stream.arrived_at
-    states = [
-        {min(moment, J): seen[moment] for moment in sorted(seen)}
-        for seen in stream.states[: len(stream.target)]
-    ]
+    states = [_clipped(*state, J) for state in zip(stream.states, stream.reads, strict=False)]
     source_tokenizer, target_tokenizer = tokenizers
     return Record(
         index=index,
@@ -51,6 +48,12 @@ def record_of(
         arrivals=[t - start for t in arrived_at[:J]],
         settings=asdict(stream.knobs),
     )
+
+
+def _clipped(seen: Mapping[int, float], read: int, most: int) -> dict[int, float]:
+    """Confidence by moment; those beyond the sentence count as its end, the writing one first."""
+    found = {min(moment, most): seen[moment] for moment in sorted(seen)}
+    return {**found, min(read, most): seen[read]} if read in seen else found
 
 
 def _word_ends(tokens: Sequence[int], tokenizer: Tokenizer, source: str) -> list[int]:
