@@ -120,7 +120,7 @@ def test_lines_arrive_as_soon_as_they_are_complete() -> None:
     lines = words.lines_arriving(reading)
     os.write(writing, "\ufeffeins\nzw\u00f6".encode()[:-1])
     assert next(lines) == "eins"
-    os.write(writing, "\u00f6".encode()[-1:] + "lf\r\n\nrest".encode())
+    os.write(writing, "\u00f6".encode()[-1:] + b"lf\r\n\nrest")
     assert next(lines) == "zw\u00f6lf\r"
     os.close(writing)
     assert list(lines) == ["", "rest"]
