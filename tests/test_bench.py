@@ -156,7 +156,7 @@ def test_naive_log_probs_are_the_same_numbers() -> None:
 
 def test_a_long_stream_is_soaked() -> None:
     rows = list(soak.measure(60))
-    assert [row["unit"] for row in rows] == ["MB", "x"] * 2
+    assert [row["unit"] for row in rows] == ["MB", "x"] * 3
     text = list(soak.running_text(load(), 200))
     assert 200 / 31 < sum(word.endswith(".") for word in text) < 200 / 4
 

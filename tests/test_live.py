@@ -469,7 +469,7 @@ def test_one_session_in_two_threads_is_one_clear_error(models: list[Model]) -> N
         is_inside.set()
         assert may_go.wait(30)
 
-    session = models[0].session(listener=slow, lower=1)
+    session = models[0].session(listener=slow)
     thread = threading.Thread(target=lambda: session.push("nolu ka besi tarum."))
     thread.start()
     assert is_inside.wait(30)

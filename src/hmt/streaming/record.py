@@ -34,11 +34,11 @@ class Record:
 
     def __str__(self) -> str:
         """One readable line: the sentence, its translation, and what had been read by then."""
-        words = len(self.source_word_ends)
+        words, first = len(self.source_word_ends), self.reads[0] if self.reads else 0
         settings = ", ".join(f"{name}={value}" for name, value in self.settings.items())
         return (
             f"{self.index}: {_brief(self.source)} -> {_brief(self.prediction)} "
-            f"({words} words, first text after {self.reads[0] if self.reads else 0} of "
+            f"({words} word{'s' * (words != 1)}, first text after {first} of "
             f"{len(self.source_tokens)} tokens; {settings or 'no settings'})"
         )
 
