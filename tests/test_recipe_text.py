@@ -175,3 +175,9 @@ def test_one_sided_stage_directions_go(recipe):
     assert recipe["clean"].tidy(*pair) == ("Das ist gut.", "That is good.")
     both = ("Das ist gut. (Beifall)", "That is good. (Applause)")
     assert recipe["clean"].tidy(*both) == both
+
+
+def test_what_is_written_has_one_kind_of_mark(recipe):
+    source, target = recipe["clean"].tidy("Wie geht’s, „Tom“?", "How’s it going, “Tom”?")
+    assert source == "Wie geht’s, „Tom“?"
+    assert target == 'How\'s it going, "Tom"?'

@@ -9,10 +9,11 @@ from words import listed
 
 Pair = tuple[str, str]
 
-SPELLINGS = str.maketrans(
-    {"’": "'", "‘": "'", "`": "'", "´": "'", "\u00a0": " ", "\u00ad": None, "\ufeff": None}
+INVISIBLE = str.maketrans({"\u00a0": " ", "\u00ad": None, "\ufeff": None})
+# What is read may have any kind of quotation mark and apostrophe; what is written has one.
+PLAIN_MARKS = str.maketrans(
+    {"’": "'", "‘": "'", "`": "'", "´": "'", "“": '"', "”": '"', "„": '"', "«": '"', "»": '"'}
 )
-ENGLISH_QUOTES = str.maketrans({"“": '"', "”": '"', "„": '"', "«": '"', "»": '"'})
 AT_EDGE = re.compile(r"^\s*\([^()]*\)\s*|\s*\([^()]*\)[.!]?\s*$")
 BULLET = re.compile(r"^\s*(?:[•*–—-]|\(?[0-9ivx]{1,4}\))\s+")
 NUMBER = re.compile(r"\d+")
@@ -39,13 +40,18 @@ USUAL_RATIO = 1.12  # German characters per English one
 
 
 def normalise(text: str) -> str:
-    """The text with one kind of apostrophe, composed letters and single spaces."""
-    return " ".join(unicodedata.normalize("NFC", text).translate(SPELLINGS).split())
+    """The text with composed letters, single spaces and nothing invisible."""
+    return " ".join(unicodedata.normalize("NFC", text).translate(INVISIBLE).split())
+
+
+def normalise_target(text: str) -> str:
+    """The same with one kind of quotation mark and apostrophe."""
+    return normalise(text).translate(PLAIN_MARKS)
 
 
 def tidy(source: str, target: str) -> Pair:
     """Both sides in one spelling, without list bullets and one-sided stage directions."""
-    source, target = normalise(source), normalise(target).translate(ENGLISH_QUOTES)
+    source, target = normalise(source), normalise_target(target)
     source, target = BULLET.sub("", source), BULLET.sub("", target)
     if ("(" in source) != ("(" in target):
         source, target = AT_EDGE.sub("", source), AT_EDGE.sub("", target)

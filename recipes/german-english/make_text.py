@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 from random import Random
 
-from clean import clean, normalise, tidy
+from clean import clean, normalise, normalise_target, tidy
 from forms import Made, grouped, heard, without_end
 from forms import in_order as running_text
 from swap import swap
@@ -141,10 +141,10 @@ def training_text(folder: Path) -> Iterator[tuple[str, Made]]:
 
 def validation_text(folder: Path, output: Path) -> None:
     """Write the first lines of both development sets, one after the other."""
-    for side in ("de", "en"):
+    for side, spelling in (("de", normalise), ("en", normalise_target)):
         files = [folder / name / f"dev.{side}" for name in ("tatoeba-de-en", "europarl-de-en")]
         lines = [line for file in files for line in islice(lines_of(file), VALIDATION_LINES)]
-        text = "".join(line + "\n" for line in lines)
+        text = "".join(spelling(line) + "\n" for line in lines)
         (output / f"valid.{side}").write_text(text, encoding="utf-8")
 
 
