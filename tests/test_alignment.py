@@ -7,7 +7,7 @@ import pytest
 from random_systems import SYMBOLS, lively
 from typer.testing import CliRunner
 
-from hmt.cli.app import app
+from hmt.cli import app
 from hmt.errors import UserError
 from hmt.metrics.alignment import Alignment, PolicyQuality, read_alignments, read_shares
 from hmt.models.directory import save_system

@@ -26,7 +26,7 @@ from hmt.analysis.published import published, published_names
 from hmt.analysis.replay import attention_weights
 from hmt.analysis.tables import latex_table, markdown_table
 from hmt.analysis.waits import waits
-from hmt.cli.app import run
+from hmt.cli import run
 from hmt.errors import UserError
 from hmt.evaluation.points import add_point
 from hmt.evaluation.records import write_records

@@ -16,7 +16,7 @@ from random_systems import SYMBOLS, lively
 from typer.testing import CliRunner
 
 import hmt
-from hmt.cli.app import app
+from hmt.cli import app
 from hmt.errors import UserError
 from hmt.evaluation.audit import Report, audit, audit_agent, compare, invented, points
 from hmt.evaluation.simuleval import answers

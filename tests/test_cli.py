@@ -19,11 +19,11 @@ from command_line import TEST, TEXT, VALID, WORDS, Call, contents, start
 from safetensors.numpy import load_file
 from typer.main import get_command
 
-from hmt.cli.app import app
+from hmt.cli import app
 
 
 def test_help_is_quick_and_loads_no_torch() -> None:
-    code = "import sys; from hmt.cli.app import run; run(['--help']); print('torch' in sys.modules)"
+    code = "import sys; from hmt.cli import run; run(['--help']); print('torch' in sys.modules)"
     best = 10.0
     for _ in range(3):
         started = time.monotonic()
@@ -65,7 +65,7 @@ def test_version_and_no_arguments(hmt: Call) -> None:
 
 
 def test_prepare_takes_the_same_defaults_as_its_settings() -> None:
-    from hmt.cli.data import prepare
+    from hmt.cli.prepare import prepare
     from hmt.text.prepare import Prepare
 
     options = {n: p.default.default for n, p in inspect.signature(prepare).parameters.items()}
@@ -216,7 +216,7 @@ def test_events_tell_the_text_and_what_was_read(hmt: Call) -> None:
 
 
 def test_a_word_read_in_part_is_not_read() -> None:
-    from hmt.cli.translation import Events
+    from hmt.cli.translate import Events
     from hmt.systems.stream import Stream
     from hmt.text.tokenizer import train_bpe
 

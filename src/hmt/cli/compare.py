@@ -8,8 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from hmt.cli.app import app
-from hmt.cli.scoring import SECONDS_PER_WORD, TOKENIZE_HELP, checked_scoring
+from hmt.cli._app import app
+from hmt.cli._scores import (
+    MAX_RESAMPLES,
+    QUALITY_HELP,
+    SECONDS_PER_WORD,
+    TOKENIZE_HELP,
+    checked_scoring,
+)
 from hmt.errors import UserError
 
 if TYPE_CHECKING:
@@ -30,7 +36,7 @@ SHOWN = [
 
 
 class Format(StrEnum):
-    """How the result is told."""
+    """How to print the result."""
 
     text = "text"
     json = "json"
@@ -39,23 +45,39 @@ class Format(StrEnum):
 @app.command()
 def compare(
     first: Path = typer.Argument(
-        ..., metavar="A", help="What `hmt evaluate --output` wrote, one point of it, or a log."
+        ...,
+        metavar="A",
+        help="A directory that `hmt evaluate --output` wrote, the folder of one of its points, "
+        "or a log.",
     ),
-    second: Path = typer.Argument(..., metavar="B", help="The same of another system."),
-    at: float | None = typer.Option(None, help="Compare two curves at this latency only."),
-    quality: str = typer.Option("bleu", help="Of curves: bleu, chrf or bleu_tokenised_lc."),
-    latency: str = typer.Option("word.LAAL", help="Of curves: token.AL, word.LAAL ..."),
+    second: Path = typer.Argument(..., metavar="B", help="The same for the other system."),
+    at: float | None = typer.Option(
+        None,
+        help="Latency at which to compare two curves. "
+        "Default: the mean over the latencies that both reach.",
+    ),
+    quality: str = typer.Option("bleu", help=f"{QUALITY_HELP} For curves."),
+    latency: str = typer.Option(
+        "word.LAAL", help="Measure of latency, as in token.AL or word.LAAL. For curves."
+    ),
     tokenize: str | None = typer.Option(
-        None, help=TOKENIZE_HELP + " If not given, the one of the scores."
+        None, help=f"{TOKENIZE_HELP} Default: that of the existing scores."
     ),
-    resamples: int = typer.Option(1000, min=1, help="Resamples of the paired bootstrap."),
+    resamples: int = typer.Option(
+        1000, min=1, max=MAX_RESAMPLES, help="Resamples of the paired bootstrap."
+    ),
     seconds_per_word: float | None = SECONDS_PER_WORD,
-    format: Format = typer.Option(Format.text, help="Sentences, or all scores as JSON."),
+    format: Format = typer.Option(Format.text, help="text for people, or json with all scores."),
 ) -> None:
-    """Test on the same sentences whether B differs from A, by a paired bootstrap.
+    """Test whether two systems differ, by a paired bootstrap.
 
-    Two single points are compared in every score; curves in quality, on average over the latencies
-    that both reach, or at one. One point and a curve are compared at the latency of the point.
+    Two points are compared in every score. Two curves are compared in quality, on average over the
+    latencies that both reach or at one of them; a point and a curve at the latency of the point.
+
+    \b
+    Examples:
+      hmt compare curves/hmt curves/wait-k
+      hmt compare curves/hmt curves/wait-k --at 4 --quality chrf
     """
     from dataclasses import asdict
 
