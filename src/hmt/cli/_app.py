@@ -146,7 +146,7 @@ def _system_error(error: OSError) -> str:
 
 def _complain(sentence: str) -> int:
     """Write one line to stderr, with names of absurd length cut. -> exit code"""
-    line = re.sub(r"(\S{100})\S{200,}", r"\1...", " ".join(sentence.split()))
+    line = re.sub(r"([^\s:]{100})[^\s:]{200,}", r"\1...", " ".join(sentence.split()))
     with suppress(OSError):
         print(f"hmt: {line}", file=sys.stderr)  # noqa: T201
     return 2

@@ -2,6 +2,7 @@
 
 import json
 import logging
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -86,13 +87,7 @@ def compare(
 
     (one, other), scorings = zip(*(read_curve(path) for path in (first, second)), strict=True)
     _check_units([*one, *other], first, second)
-    used = {scoring["tokenize"] for each in scorings for scoring in each if "tokenize" in scoring}
-    if tokenize is None and len(used) > 1:
-        raise UserError(
-            f"BLEU was computed with the tokenizers {' and '.join(sorted(used))}; choose one with "
-            "--tokenize."
-        )
-    tokenize = tokenize or (used.pop() if used else "13a")
+    tokenize = tokenize or _tokenizer([*scorings[0], *scorings[1]])
     scoring = asdict(checked_scoring(tokenize, seconds_per_word, resamples))
     if len(one) == len(other) == 1 and at is None:
         found = bootstrap.compare(one[0], other[0], **scoring)
@@ -105,6 +100,17 @@ def compare(
         typer.echo(json.dumps(found, indent=1))
     else:
         typer.echo("\n".join(_sentences(found)))
+
+
+def _tokenizer(scorings: Sequence[Mapping[str, Any]]) -> str:
+    """The tokenizer with which BLEU was computed before."""
+    used = {scoring["tokenize"] for scoring in scorings if "tokenize" in scoring}
+    if len(used) > 1:
+        raise UserError(
+            f"BLEU was computed with the tokenizers {' and '.join(sorted(used))}; choose one with "
+            "--tokenize."
+        )
+    return used.pop() if used else "13a"
 
 
 def _check_units(points: "list[Translations]", first: Path, second: Path) -> None:

@@ -31,7 +31,8 @@ def fairseq(
 
     \b
     Example:
-      hmt convert fairseq model.pt --source-dict de.txt --target-dict en.txt --output m
+      hmt convert fairseq model.pt --source-dict dict.de.txt \\
+        --target-dict dict.en.txt --output model
     """
     from hmt.models.fairseq import convert_fairseq
 

@@ -98,7 +98,7 @@ def demo(
 
     dial: dict[str, Any] = {} if lower is None else {"lower": lower}
     session = load().session(**dial)
-    console.print((ON_SCREEN if console.is_terminal else IN_LINES) + LEGEND)
+    console.print((ON_SCREEN if console.is_terminal else IN_LINES) + LEGEND, soft_wrap=True)
     is_typed = sys.stdin is not None and sys.stdin.isatty()
     lines = _sentences(words.arriving()) if sys.stdin is not None and not is_typed else iter(())
     for line in _or_samples(lines):

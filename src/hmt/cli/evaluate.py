@@ -29,6 +29,22 @@ logger = logging.getLogger(__name__)
 LOG_ONLY = ("unit", "clip")
 MODEL_ONLY = ("model", "source", "target", "batch", "device")
 
+LOG = typer.Option(
+    None,
+    help="Score the translations in this instances.log (of SimulEval or any tool) or "
+    "records.jsonl; nothing is translated.",
+)
+UNIT = typer.Option(None, help="Unit of the log's delays: word, space or char. Default: detected.")
+CLIP = typer.Option(
+    False, "--clip", help="Count delays past the end of a log's source as its length."
+)
+BATCH = typer.Option(
+    None,
+    min=1,
+    max=MAX_BATCH,
+    help="Sentences translated side by side. Default: 64; 1 with --seconds-per-word.",
+)
+
 
 @app.command(
     cls=knobs.KnobCommand,
@@ -44,29 +60,16 @@ def evaluate(
     output: Path | None = typer.Option(
         None, help="Directory for records, logs and scores.json. Needed unless --log is given."
     ),
-    log: Path | None = typer.Option(
-        None,
-        help="Score the translations in this instances.log (of SimulEval or any tool) or "
-        "records.jsonl; nothing is translated.",
-    ),
-    unit: str | None = typer.Option(
-        None, help="Unit of the log's delays: word, space or char. Default: detected."
-    ),
-    clip: bool = typer.Option(
-        False, "--clip", help="Count delays past the end of a log's source as its length."
-    ),
+    log: Path | None = LOG,
+    unit: str | None = UNIT,
+    clip: bool = CLIP,
     tokenize: str = typer.Option("13a", help=TOKENIZE_HELP),
     resamples: int = typer.Option(
         1000, min=0, max=MAX_RESAMPLES, help="Bootstrap resamples for intervals; 0 for none."
     ),
     seconds_per_word: float | None = SECONDS_PER_WORD,
     comet: Path | None = typer.Option(None, help="Directory for COMET's input files."),
-    batch: int | None = typer.Option(
-        None,
-        min=1,
-        max=MAX_BATCH,
-        help="Sentences translated side by side. Default: 64; 1 with --seconds-per-word.",
-    ),
+    batch: int | None = BATCH,
     device: str = DEVICE,
 ) -> None:
     """Measure quality and latency on a test set.

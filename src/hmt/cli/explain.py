@@ -71,17 +71,23 @@ def explain(
         loaded = open_model(model, device) if model is not None else None
         explanation = explain_record(found, loaded, layer)
     else:
-        if model is not None and sentence is None and not names_model(model):
-            model, sentence = None, model
-        if sentence is None:
-            raise UserError(
-                'Give a sentence, as in `hmt explain "Ein Satz ."` or `hmt explain MODEL "Ein '
-                'Satz ."`, or a record with --record FILE --index N.'
-            )
+        model, sentence = _model_and_sentence(model, sentence)
         loaded = open_model(model, device)
         settings = knobs.settings(chosen, loaded.system.Knobs, loaded.system.name)
         explanation = explained(loaded, sentence, layer, **settings)
     _write(explanation, output, png, data)
+
+
+def _model_and_sentence(first: str | None, second: str | None) -> tuple[str | None, str]:
+    """Two arguments are a model and a sentence; one is the sentence, unless it names a model."""
+    if first is not None and second is None and not names_model(first):
+        return None, first
+    if second is None:
+        raise UserError(
+            'Give a sentence, as in `hmt explain "Ein Satz ."` or `hmt explain MODEL "Ein Satz ."`,'
+            " or a record with --record FILE --index N."
+        )
+    return first, second
 
 
 def _check_outputs(output: Path | None, png: Path | None, data: Path | None) -> None:
