@@ -95,10 +95,7 @@ def run(arguments: list[str]) -> int:
     except OSError as error:
         return _complain(_system_error(error))
     except ValueError as error:
-        # a recipe can name a path that no command line can
-        if "embedded null" not in str(error):
-            raise
-        return _complain("A path contains a NUL byte, which no file name can; correct it.")
+        return _complain(_value_error(error))
 
 
 def _check(arguments: list[str]) -> None:
@@ -142,6 +139,15 @@ def _system_error(error: OSError) -> str:
         raise error
     _discard_output()
     return f"The output cannot be written: {error.strerror}."
+
+
+def _value_error(error: ValueError) -> str:
+    """The sentence for two that Python reports late; any other error is a bug and is raised."""
+    if isinstance(error, UnicodeEncodeError) and error.encoding == sys.stdout.encoding != "utf-8":
+        return f"The output has characters that {error.encoding} lacks; set PYTHONIOENCODING=utf-8."
+    if "embedded null" in str(error):  # in a recipe: no command line can hold one
+        return "A path contains a NUL byte, which no file name can; correct it."
+    raise error
 
 
 def _complain(sentence: str) -> int:
