@@ -143,7 +143,7 @@ def _system_error(error: OSError) -> str:
 
 def _value_error(error: ValueError) -> str:
     """The sentence for two that Python reports late; any other error is a bug and is raised."""
-    if isinstance(error, UnicodeEncodeError) and error.encoding == sys.stdout.encoding != "utf-8":
+    if isinstance(error, UnicodeEncodeError) and error.encoding != "utf-8":
         return f"The output has characters that {error.encoding} lacks; set PYTHONIOENCODING=utf-8."
     if "embedded null" in str(error):  # in a recipe: no command line can hold one
         return "A path contains a NUL byte, which no file name can; correct it."
