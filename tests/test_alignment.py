@@ -7,7 +7,7 @@ import pytest
 from random_systems import SYMBOLS, lively
 from typer.testing import CliRunner
 
-from hmt.cli.app import app
+from hmt.cli import app
 from hmt.errors import UserError
 from hmt.metrics.alignment import Alignment, PolicyQuality, read_alignments, read_shares
 from hmt.models.directory import save_system
@@ -87,14 +87,24 @@ def test_score_gives_shares(tmp_path: Path) -> None:
         arguments += [f"--{name}", str(tmp_path / name)]
     answer = CliRunner().invoke(app, [*arguments, "--alignment", str(tmp_path / "gold")])
     assert not answer.exit_code, answer.output
-    first, second = (json.loads(x)["alignment"] for x in answer.stdout.splitlines() if x[0] == "{")
+    *pairs, summary = (json.loads(x) for x in answer.stdout.splitlines() if x[0] == "{")
+    first, second = (pair["alignment"] for pair in pairs)
     assert first["sure"] == {"words": 3, "read": 3, "share": 1.0}
     assert second["sure"] == {"words": 1, "read": 0, "share": 0.0}
     assert second["possible"] == {"words": 2, "read": 1, "share": 0.5}
     assert "75.00% (3 of 4) by sure links, 80.00% (4 of 5) by sure and possible" in answer.stderr
     assert "AL 2.000 tokens" in answer.stderr
+    assert summary == {
+        "kind": "summary",
+        "pairs": 2,
+        "alignment": {
+            "sure": {"words": 4, "read": 3, "share": 0.75},
+            "possible": {"words": 5, "read": 4, "share": 0.8},
+        },
+        "AL": 2.0,
+    }
     plain = CliRunner().invoke(app, arguments)
-    assert "alignment" not in plain.stdout
+    assert "alignment" not in plain.stdout and "summary" not in plain.stdout
 
 
 def test_the_gold_alignments_of_rwth(shared: Path) -> None:

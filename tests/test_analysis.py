@@ -26,7 +26,7 @@ from hmt.analysis.published import published, published_names
 from hmt.analysis.replay import attention_weights
 from hmt.analysis.tables import latex_table, markdown_table
 from hmt.analysis.waits import waits
-from hmt.cli.app import run
+from hmt.cli import run
 from hmt.errors import UserError
 from hmt.evaluation.points import add_point
 from hmt.evaluation.records import write_records
@@ -495,8 +495,8 @@ def test_explain_a_sentence_and_a_record(world: Path, monkeypatch: Any, capsys: 
         ("plot good --paper wmt15-base --latency word.AL", "token.AL, token.AP"),
         ("plot good --paper wmt15-base --quality chrf", "no chrF"),
         ("plot good --output nowhere/a.png", "nowhere/a.png"),
-        ("explain", "Give a model directory and a sentence"),
-        ("explain model", "Give a model directory and a sentence"),
+        ("explain", "Give a sentence"),
+        ("explain model", "Give a sentence"),
         ("explain model +", "The sentence is empty"),
         ("explain nowhere w5", "nowhere is not a model directory"),
         ("explain model w5 --layer 9", "layers 1 to 2"),

@@ -16,7 +16,7 @@ from random_systems import SYMBOLS, lively
 from typer.testing import CliRunner
 
 import hmt
-from hmt.cli.app import app
+from hmt.cli import app
 from hmt.errors import UserError
 from hmt.evaluation.audit import Report, audit, audit_agent, compare, invented, points
 from hmt.evaluation.simuleval import answers
@@ -261,7 +261,7 @@ def test_the_command_line(
     answer = CliRunner().invoke(app, command)
     assert answer.exit_code == 1
     assert 'leak: sentence 1 "ab c a": with ' in answer.stdout and "FAIL" in answer.stdout
-    with pytest.raises(UserError, match="one model directory; 2 were given"):
+    with pytest.raises(UserError, match="one model; 2 were given"):
         CliRunner().invoke(app, ["audit", "a", "b"], catch_exceptions=False)
 
 

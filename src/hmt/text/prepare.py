@@ -26,6 +26,16 @@ VOCABULARIES = ("joint-bpe", "bpe", "words", "given")
 BLOCK_PAIRS = 10_000
 # Below this the start of the worker processes costs more than they save.
 PARALLEL_PAIRS = 100_000
+# Settings with their least and greatest values. The tokenizer library allocates room for the whole
+# vocabulary at once and aborts the process where memory does not suffice.
+LIMITS = {
+    "size": (8, 1_000_000),
+    "min_count": (1, 10**9),
+    "max_tokens": (1, 100_000),
+    "max_ratio": (1, 1_000_000),
+    "vocabulary_lines": (1, 10**9),
+    "workers": (1, 256),
+}
 
 Files = dict[str, tuple[TextFile, TextFile]]  # split -> source, target
 Progress = Callable[[str, int, int], None]  # stage, done, total
@@ -140,9 +150,11 @@ def _check(settings: Prepare) -> None:
             "Lower-casing and tokenised text are properties of the given tokenizer file; "
             "leave these options out."
         )
-    for name in ("size", "min_count", "max_tokens", "max_ratio", "vocabulary_lines", "workers"):
-        if not getattr(settings, name) >= 1:
-            raise UserError(f"{name} is {getattr(settings, name)}; give 1 or more.")
+    for name, (least, most) in LIMITS.items():
+        if not least <= getattr(settings, name) <= most:
+            raise UserError(
+                f"{name} is {getattr(settings, name)}; it must be from {least:,} to {most:,}."
+            )
 
 
 def _request(settings: Prepare, files: Files) -> dict[str, Any]:

@@ -1,6 +1,5 @@
-"""`hmt evaluate` and `hmt score`: how good, how late, and what a model makes of given pairs."""
+"""`hmt evaluate`: how good and how late a model is, or a log of translations."""
 
-import json
 import logging
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,12 +7,17 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from hmt.cli import knobs
-from hmt.cli.app import app
-from hmt.cli.loading import DEVICE, open_model
-from hmt.cli.progress import bars
-from hmt.cli.score_table import score_table
-from hmt.cli.scoring import SECONDS_PER_WORD, TOKENIZE_HELP, checked_scoring
+from hmt.cli import _knobs as knobs
+from hmt.cli._app import app
+from hmt.cli._model import DEVICE, MAX_BATCH, MODEL, open_model
+from hmt.cli._progress import bars
+from hmt.cli._scores import (
+    MAX_RESAMPLES,
+    SECONDS_PER_WORD,
+    TOKENIZE_HELP,
+    checked_scoring,
+    score_table,
+)
 from hmt.errors import UserError
 
 if TYPE_CHECKING:
@@ -25,6 +29,22 @@ logger = logging.getLogger(__name__)
 LOG_ONLY = ("unit", "clip")
 MODEL_ONLY = ("model", "source", "target", "batch", "device")
 
+LOG = typer.Option(
+    None,
+    help="Score the translations in this instances.log (of SimulEval or any tool) or "
+    "records.jsonl; nothing is translated.",
+)
+UNIT = typer.Option(None, help="Unit of the log's delays: word, space or char. Default: detected.")
+CLIP = typer.Option(
+    False, "--clip", help="Count delays past the end of a log's source as its length."
+)
+BATCH = typer.Option(
+    None,
+    min=1,
+    max=MAX_BATCH,
+    help="Sentences translated side by side. Default: 64; 1 with --seconds-per-word.",
+)
+
 
 @app.command(
     cls=knobs.KnobCommand,
@@ -32,31 +52,36 @@ MODEL_ONLY = ("model", "source", "target", "batch", "device")
 )
 def evaluate(
     context: typer.Context,
-    model: Path | None = typer.Argument(None, help="A model directory; none with --log."),
+    model: str | None = MODEL,
     source: Path | None = typer.Option(None, help="Sentences to translate, one per line."),
-    target: Path | None = typer.Option(None, help="Their references; without, only latency."),
-    output: Path | None = typer.Option(None, help="Directory for records, logs and scores.json."),
-    log: Path | None = typer.Option(
-        None, help="Score this instances.log (SimulEval's or any tool's) or records.jsonl instead."
+    target: Path | None = typer.Option(
+        None, help="Reference translations, one per line. Default: none, latency only."
     ),
-    unit: str | None = typer.Option(
-        None, help="What the log counts: word, space or char; found out if not given."
+    output: Path | None = typer.Option(
+        None, help="Directory for records, logs and scores.json. Needed unless --log is given."
     ),
-    clip: bool = typer.Option(
-        False, "--clip", help="Delays of the log past the source's end count as its length."
-    ),
+    log: Path | None = LOG,
+    unit: str | None = UNIT,
+    clip: bool = CLIP,
     tokenize: str = typer.Option("13a", help=TOKENIZE_HELP),
-    resamples: int = typer.Option(1000, min=0, help="Resamples behind intervals; 0: no intervals."),
-    seconds_per_word: float | None = SECONDS_PER_WORD,
-    comet: Path | None = typer.Option(None, help="Write COMET's input files to this directory."),
-    batch: int | None = typer.Option(
-        None, min=1, help="Sentences side by side: 64, with --seconds-per-word 1."
+    resamples: int = typer.Option(
+        1000, min=0, max=MAX_RESAMPLES, help="Bootstrap resamples for intervals; 0 for none."
     ),
+    seconds_per_word: float | None = SECONDS_PER_WORD,
+    comet: Path | None = typer.Option(None, help="Directory for COMET's input files."),
+    batch: int | None = BATCH,
     device: str = DEVICE,
 ) -> None:
-    """Translate a test set as if it arrived word by word; measure quality and latency.
+    """Measure quality and latency on a test set.
 
-    What was stopped goes on by the same command. With --log nothing is translated.
+    Every sentence is translated as if it arrived word by word. Repeat the command to resume what
+    was stopped.
+
+    \b
+    Examples:
+      hmt evaluate --source test.de --target test.en --output curve --lower 1,3,5
+      hmt evaluate model --source test.de --target test.en --output other
+      hmt evaluate --log instances.log
     """
     from hmt.evaluation import evaluate as corpus
     from hmt.evaluation.translations import read_point, score_log
@@ -67,10 +92,8 @@ def evaluate(
         point, sentences = score_log(log, output, scoring, unit=unit, clip=clip)
         _report([point], [sentences], output, comet)
         return
-    if model is None or source is None or output is None:
-        raise UserError(
-            "Give a model directory with --source and --output, or an instances.log with --log."
-        )
+    if source is None or output is None:
+        raise UserError("Give --source and --output, or an instances.log with --log.")
     if comet is not None and target is None:
         raise UserError("COMET needs references; give them with --target.")
     loaded = open_model(model, device)
@@ -86,7 +109,7 @@ def evaluate(
 
 
 def _refuse(context: typer.Context, names: Sequence[str], *, is_log: bool) -> None:
-    """Tell of options that would have no effect."""
+    """Refuse options that would have no effect."""
     given = [name for name in names if context.params.get(name) not in (None, False, "cpu")]
     if is_log:
         given += knobs.given(context)
@@ -129,7 +152,7 @@ def _report(
 def _export(
     comet: Path, points: "Sequence[Point]", translations: "Sequence[Translations]"
 ) -> list[str]:
-    """Write COMET's files, for a curve in a folder per point; give the commands to run it."""
+    """Write COMET's files, for a curve in a folder per point. -> the commands that run it"""
     from hmt.evaluation.evaluate import folder_name
     from hmt.metrics.instance import instance_of
     from hmt.metrics.quality import export_comet
@@ -141,39 +164,3 @@ def _export(
         rows = [instance_of(s) if isinstance(s, Record) else s for s in sentences]
         commands.append(export_comet(folder, rows))
     return commands
-
-
-@app.command(cls=knobs.KnobCommand, epilog=knobs.HELP)
-def score(
-    context: typer.Context,
-    model: Path = typer.Argument(..., help="A model directory."),
-    source: Path = typer.Option(..., help="Source sentences, one per line."),
-    target: Path = typer.Option(..., help="Their translations, line by line."),
-    alignment: Path | None = typer.Option(
-        None, help="Gold word alignments: adds the share of words whose source had been read."
-    ),
-    alignment_base: int | None = typer.Option(
-        None, min=0, max=1, help="What alignments count from; found out if not given."
-    ),
-    batch: int = typer.Option(16, min=1, help="Pairs computed side by side."),
-    device: str = DEVICE,
-) -> None:
-    """Force given translations: losses, reads and confidences per pair, as JSON lines."""
-    from hmt.evaluation.evaluate import read_parallel
-    from hmt.evaluation.forced import forced
-    from hmt.metrics.alignment import PolicyQuality, read_alignments
-
-    loaded = open_model(model, device)
-    chosen = knobs.settings(knobs.given(context), loaded.system.Knobs, loaded.system.name)
-    text = read_parallel(source, target)
-    targets = text.references or ()
-    policy = None
-    if alignment is not None:
-        gold = read_alignments(alignment, text.sources, targets, alignment_base)
-        policy = PolicyQuality(loaded.tokenizers, text.sources, targets, gold)
-    for found in forced(loaded, text.sources, targets, loaded.knobs(**chosen), batch):
-        if policy is not None:
-            found["alignment"] = policy.add(found["index"], found["reads"])
-        typer.echo(json.dumps(found))
-    if policy is not None:
-        logger.info("%s", policy)

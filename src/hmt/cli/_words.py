@@ -1,7 +1,8 @@
-"""Words from a pipe, each the moment it is complete."""
+"""Words from standard input, each the moment it is complete."""
 
 import codecs
 import os
+import sys
 from collections.abc import Iterator
 
 from hmt.errors import UserError
@@ -9,15 +10,18 @@ from hmt.errors import UserError
 LINE_END = "\n"
 
 
-def arriving(descriptor: int) -> Iterator[str]:
-    """Give every word once whitespace follows it, and LINE_END at the end of every line.
+def arriving() -> Iterator[str]:
+    """Yield every word once whitespace follows it, and LINE_END at the end of every line.
 
     Reads straight from the descriptor: a buffered reader would hold words back for a full block.
     """
+    if sys.stdin is None:
+        raise UserError("Standard input is closed; give text through a pipe or from a file.")
+    descriptor = sys.stdin.fileno()
     decoder = codecs.getincrementaldecoder("utf-8-sig")()
     word, line, is_open = "", 1, False
     while True:
-        data = os.read(descriptor, 65536)
+        data = _read(descriptor)
         try:
             text = decoder.decode(data, final=not data)
         except UnicodeDecodeError as error:
@@ -41,3 +45,10 @@ def arriving(descriptor: int) -> Iterator[str]:
             if is_open:
                 yield LINE_END
             return
+
+
+def _read(descriptor: int) -> bytes:
+    try:
+        return os.read(descriptor, 65536)
+    except OSError as error:
+        raise UserError(f"Standard input cannot be read: {error.strerror}.") from None

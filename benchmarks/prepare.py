@@ -1,7 +1,9 @@
-"""How fast a corpus is prepared, on how many cores, and whether memory stays flat.
+"""How fast `hmt prepare` is, on how many cores, and whether its memory stays flat.
 
-Makes a synthetic corpus (Zipf-distributed words, 25 per sentence), prepares it and opens it. Memory
-is that of the process and its workers together.
+    python benchmarks/prepare.py --pairs 1000000
+
+Writes a synthetic corpus (Zipf-distributed words, 25 per sentence), prepares it and opens it.
+Memory is that of the process and its workers together. The last line of output is JSON.
 """
 
 import os
@@ -13,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+from _setting import count, parser_of, run
 
 from hmt.bench.setting import Row
 from hmt.text.corpus import Corpus
@@ -133,3 +136,17 @@ def _prepared(folder: Path, pairs: int, workers: int) -> Iterator[Row]:
     }
     row: Row = {"what": f"{name}, opening", "value": round(opened * 1000, 1), "unit": "ms"}
     yield row
+
+
+def main() -> None:
+    """Read the options, measure, print."""
+    parser = parser_of(__doc__)
+    parser.add_argument(
+        "--pairs", type=count, default=100_000, help="sentence pairs (default: 100,000)"
+    )
+    parser.add_argument("--threads", type=count, default=2, help="worker processes (default: 2)")
+    run(lambda options: measure(options.pairs, options.threads), parser.parse_args())
+
+
+if __name__ == "__main__":
+    main()

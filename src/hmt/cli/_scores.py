@@ -1,12 +1,40 @@
-"""Points of scores.json as a table to be read in a terminal; below it stands what it means."""
+"""Scores on the command line: the options of all commands that score, and the table of points."""
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import typer
+
+from hmt.errors import UserError
+
 if TYPE_CHECKING:
-    from hmt.metrics.scores import Point
+    from hmt.metrics.scores import Point, Scoring
 
 Place = tuple[str, ...]  # keys inside a point
+
+MAX_RESAMPLES = 1_000_000
+QUALITY_HELP = "Measure of quality: bleu, chrf or bleu_tokenised_lc."
+TOKENIZE_HELP = "sacreBLEU's tokenizer for BLEU: 13a, intl, zh, ja-mecab, ko-mecab, char, none ..."
+SECONDS_PER_WORD = typer.Option(
+    None,
+    help="Speaking rate in seconds per word (0.4 is ordinary): adds latencies that include "
+    "computing time, which are meaningful only with --batch 1. Default: none of them.",
+)
+
+
+def checked_scoring(tokenize: str, seconds_per_word: float | None, resamples: int) -> "Scoring":
+    """How to score; a mistake is reported now and not after hours of translating."""
+    from hmt.metrics.quality import scorers
+    from hmt.metrics.scores import Scoring
+
+    if seconds_per_word is not None and not 0 < seconds_per_word < math.inf:
+        raise UserError(
+            f"The option --seconds-per-word was given as {seconds_per_word}; it must be a number "
+            "of seconds above 0, as in --seconds-per-word 0.4."
+        )
+    scorers(tokenize)
+    return Scoring(tokenize, seconds_per_word, resamples)
 
 
 def score_table(points: "Sequence[Point]") -> str:

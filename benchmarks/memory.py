@@ -1,7 +1,10 @@
 """Peak memory of a training step, and of its vocabulary losses alone, against the naive way.
 
+    python benchmarks/memory.py --size tiny
+
 Naive is the log-softmax of states x vocabulary, kept for the backward pass. Each measurement runs
-in a process of its own (`python -m hmt.bench.memory`): the peak of a process never goes down.
+in a process of its own, because the peak of a process never goes down. The last line of output is
+JSON.
 """
 
 import os
@@ -13,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import torch
+from _setting import count, parser_of, run
 from torch import Tensor
 
 from hmt.bench.setting import SIZES, Row, random_system
@@ -24,6 +28,7 @@ from hmt.systems.batch import make_batch
 TARGET = 1 / 3
 LOWER, STATES, ROWS_PER_TOKEN = 5, 6, 4.75
 VOCABULARY = 32_000
+CHILD = "one-step"  # first argument of the process that makes one step
 COPIES = 5  # of states x vocabulary that the naive way may hold at a time
 
 
@@ -45,7 +50,7 @@ def measure(size: str, tokens: int) -> Iterator[Row]:
 
 
 def _available() -> float:
-    """Bytes that this machine has to spare; where it does not say, enough is supposed."""
+    """Bytes that are free on this machine; unlimited where the system does not report it."""
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
     except OSError:
@@ -57,16 +62,16 @@ def _child(part: str, size: str, tokens: int, way: str) -> float:
     """Megabytes that a step needs beyond what was there before it."""
     dims = SIZES[size]
     numbers = [dims[k] for k in ("width", "ffn", "heads", "encoder_layers", "decoder_layers")]
-    command = [sys.executable, "-m", "hmt.bench.memory", part, way, str(tokens)]
+    command = [sys.executable, __file__, CHILD, part, way, str(tokens)]
     done = subprocess.run([*command, *map(str, numbers)], capture_output=True, text=True)
     if done.returncode:
-        reason = (done.stderr.strip().splitlines() or ["it was ended from outside"])[-1]
+        reason = (done.stderr.strip().splitlines() or ["it was killed"])[-1]
         raise UserError(f"Memory of {tokens} tokens ({way}) could not be measured: {reason}")
     return float(done.stdout)
 
 
 def naive_log_prob(states: Tensor, weight: Tensor, gold: Tensor) -> tuple[Tensor, Tensor]:
-    """What gold_log_prob gives, the usual way. (N, D), (V, D), (N,) -> (N,) twice"""
+    """The numbers of gold_log_prob, the usual way. (N, D), (V, D), (N,) -> (N,) twice"""
     log_prob = (states @ weight.T).log_softmax(-1)
     return log_prob.gather(1, gold[:, None])[:, 0], log_prob.mean(-1)
 
@@ -98,7 +103,7 @@ def _step(way: str, tokens: int) -> None:
 
 
 def _start() -> float:
-    """Forget the peak so far where the system can; megabytes now."""
+    """Reset the peak where the system can. -> megabytes now"""
     try:
         Path("/proc/self/clear_refs").write_text("5")
     except OSError:
@@ -116,8 +121,8 @@ def _peak() -> float:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
 
 
-def main(part: str, way: str, *numbers: str) -> None:
-    """The child: one step, its megabytes on standard output."""
+def one_step(part: str, way: str, *numbers: str) -> None:
+    """The child process: one step, its megabytes on standard output."""
     tokens, width, ffn, heads, encoder_layers, decoder_layers = map(int, numbers)
     if part == "losses":
         _losses(way, tokens, width)
@@ -133,5 +138,21 @@ def main(part: str, way: str, *numbers: str) -> None:
     _step(way, tokens)
 
 
+def main() -> None:
+    """Read the options, measure, print."""
+    if sys.argv[1:2] == [CHILD]:
+        one_step(*sys.argv[2:])
+        return
+    parser = parser_of(__doc__)
+    parser.add_argument("--size", choices=sorted(SIZES), default="tiny", help="(default: tiny)")
+    parser.add_argument(
+        "--tokens", type=count, default=4096, help="target tokens of the step (default: 4,096)"
+    )
+    parser.add_argument(
+        "--threads", type=count, default=2, help="threads to compute with (default: 2)"
+    )
+    run(lambda options: measure(options.size, options.tokens), parser.parse_args())
+
+
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()

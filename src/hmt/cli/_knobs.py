@@ -1,8 +1,8 @@
 """Options that belong to a system, not to a command: `--lower 3`, `--threshold 0.4,0.6`.
 
 Every system has its own dataclass of inference settings. A command that loads a model takes any
-`--name value` it does not know itself as a knob, and checks it against that dataclass once the
-model is there. So a new system brings its options along.
+`--name value` that it does not know as a knob, and checks it against that dataclass once the model
+is loaded. So a new system brings its own options.
 """
 
 import itertools
@@ -20,8 +20,8 @@ from hmt.errors import UserError
 
 _META = "hmt.knobs"
 HELP = (
-    "The knobs of the model's system are options too, as in --lower 3; `hmt info MODEL` says their "
-    "values and docs/systems.md what they mean."
+    "The knobs of the model's system are options too, as in --lower 3. Their defaults come from "
+    "the model (`hmt info MODEL`); docs/systems.md explains them."
 )
 
 
@@ -35,17 +35,17 @@ class KnobCommand(TyperCommand):
         ctx.meta[_META] = knobs
         return super().parse_args(ctx, rest)
 
-    def format_epilog(self, ctx: Any, formatter: Any) -> None:
-        """List the knobs of every system below the options."""
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """List the knobs of every system last, on a terminal too, where rich prints the rest."""
         from hmt.systems import SYSTEMS
 
-        super().format_epilog(ctx, formatter)
+        super().format_help(ctx, formatter)
         with formatter.section("Knobs by system"):
             formatter.write_dl([(name, _options(kind.Knobs)) for name, kind in SYSTEMS.items()])
 
 
 def given(context: typer.Context) -> dict[str, str]:
-    """Give the knobs of the command line as they were written."""
+    """The knobs of the command line as they were written."""
     knobs: dict[str, str] = context.meta[_META]
     return knobs
 
@@ -56,7 +56,7 @@ def settings(knobs: dict[str, str], kind: type, system: str) -> dict[str, Any]:
 
 
 def sweep(knobs: dict[str, str], kind: type, system: str) -> Iterator[dict[str, Any]]:
-    """Read comma-separated values per knob and give every combination, the last knob fastest."""
+    """Read comma-separated values per knob; yield every combination, the last knob fastest."""
     lists = [
         [_read(name, text, kind, system) for text in dict.fromkeys(texts.split(","))]
         for name, texts in knobs.items()

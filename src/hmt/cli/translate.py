@@ -4,14 +4,14 @@ import json
 import sys
 from collections.abc import Iterator
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from hmt.cli import knobs, words
-from hmt.cli.app import app
-from hmt.cli.loading import DEVICE, INT8, open_model
+from hmt.cli import _knobs as knobs
+from hmt.cli import _words as words
+from hmt.cli._app import app
+from hmt.cli._model import DEVICE, INT8, MODEL, open_model
 
 if TYPE_CHECKING:
     from hmt.models.model import Model
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Format(StrEnum):
-    """What is written to standard output."""
+    """Form of the output."""
 
     text = "text"
     jsonl = "jsonl"
@@ -29,27 +29,31 @@ class Format(StrEnum):
 @app.command(cls=knobs.KnobCommand, epilog=knobs.HELP)
 def translate(
     context: typer.Context,
-    model: Path | None = typer.Argument(
-        None, help="A model directory; none: the model that ships."
-    ),
+    model: str | None = MODEL,
     style: Format = typer.Option(
-        Format.text, "--format", help="Plain text, or one JSON event per write."
+        Format.text, "--format", help="text, or jsonl: one JSON event per write."
     ),
     cuts_sentences: bool = typer.Option(
-        False, "--sentences", help="Running text: cut lines where punctuation ends a sentence."
+        False, "--sentences", help="Split running text into sentences at punctuation."
     ),
     device: str = DEVICE,
     int8: bool = INT8,
 ) -> None:
-    """Translate standard input: words as they arrive, one sentence per line.
+    """Translate words from standard input while they arrive.
 
-    A word counts as soon as whitespace follows it, and text is written the moment it is ready.
+    One sentence per line. A word counts as soon as whitespace follows it, and its translation is
+    written the moment it is ready.
+
+    \b
+    Examples:
+      echo "Guten Morgen ." | hmt translate
+      hmt translate model --lower 3 < text.de
     """
     loaded = open_model(model, device, int8)
     chosen = knobs.settings(knobs.given(context), loaded.system.Knobs, loaded.system.name)
     session = loaded.session(cuts_sentences, **chosen)
     events = Events(loaded)
-    for word in words.arriving(sys.stdin.fileno()):
+    for word in words.arriving():
         is_end = word == words.LINE_END
         text = session.finish() if is_end else session.push(word)
         if style is Format.text:
@@ -66,7 +70,7 @@ def _put(text: str) -> None:
 
 
 class Events:
-    """Tells what a session writes: one event per token that shows text, one per sentence's end.
+    """What a session writes: one event per token that shows text, one per end of a sentence.
 
     The texts of the write events of a sentence, joined, are the text of its end event.
     """
@@ -78,11 +82,11 @@ class Events:
         self.text = ""
 
     def after(self, session: "Session", text: str, is_end: bool) -> list[dict[str, Any]]:
-        """Give the events of one word, or of the end of a sentence, that brought out `text`."""
+        """The events of one word, or of the end of a sentence, that released `text`."""
         self.given += not is_end
         self.text += text
         events = list(self._writes(session.stream)) if text else []
-        # where a session cut a very long sentence in two, its text is told in one piece
+        # where a session cut a very long sentence in two, its text is one event
         if "".join(event["text"] for event in events) != text:
             nothing = {"confidence": None, "log_prob": None, "seconds": None}
             events = [{**self._event("write", text, self.given), **nothing}]

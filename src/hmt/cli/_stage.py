@@ -1,6 +1,6 @@
-"""A live translation shown in a terminal: source words over what each of them brought out.
+"""A live translation in a terminal: source words above what was shown once they were heard.
 
-The brighter a word, the surer the model was when it wrote it; the lag is told at the right.
+The brighter a word, the more confident the model was when it wrote it; below stands the lag.
 """
 
 import time
@@ -19,9 +19,17 @@ WORDS_PER_SECOND = 2.5  # unhurried speech
 DARKEST, BRIGHTEST = 100, 255
 
 
+class Screen(Console):
+    """A console that leaves a closed pipe to the command line; rich would exit with 1."""
+
+    def on_broken_pipe(self) -> None:
+        """Raise the error that is being handled."""
+        raise
+
+
 @dataclass
 class Column:
-    """A source word and the text that could be written once it was heard."""
+    """A source word and the text that could be shown once it was heard."""
 
     heard: str
     written: str = ""
@@ -35,17 +43,17 @@ class Sentence:
     session: "Session"
     columns: list[Column] = field(default_factory=list)
     typed: str = ""  # a word that is not complete yet
-    open_word: str = ""  # written, but pieces may still be joined to it: shown when it is whole
+    open_word: str = ""  # written, but more pieces may follow: shown when it is complete
 
     def hear(self, word: str) -> None:
-        """Push a word and put what it brought out under it."""
+        """Push a word, and put below it the words that it completed."""
         self.open_word += self.session.push(word)
         border = max(self.open_word.rfind(" "), 0)
         whole, self.open_word = self.open_word[:border], self.open_word[border:]
         self.columns.append(Column(word, whole.strip(), self._confidence()))
 
     def end(self) -> None:
-        """Finish; the rest stands under a full stop of its own."""
+        """Finish; the rest gets a column of its own."""
         if self.columns:
             rest = (self.open_word + self.session.finish()).strip()
             self.open_word = ""
@@ -53,7 +61,7 @@ class Sentence:
                 self.columns.append(Column("", rest, self._confidence()))
 
     def _confidence(self) -> float:
-        """How sure the model was of the moment of its last write."""
+        """How confident the model was at its last write."""
         stream = self.session.stream
         return stream.states[len(stream.target) - 1][stream.reads[-1]] if stream.reads else 1.0
 
@@ -84,7 +92,7 @@ def play(session: "Session", words: Iterable[str], console: Console, is_fast: bo
         for word in words:
             sentence.hear(word)
         sentence.end()
-        _tell(sentence, console)
+        _print(sentence, console)
         return
     with Live(console=console, auto_refresh=False) as live:
         for word in words:
@@ -95,8 +103,8 @@ def play(session: "Session", words: Iterable[str], console: Console, is_fast: bo
         live.update(sentence.page(console.width), refresh=True)
 
 
-def _tell(sentence: Sentence, console: Console) -> None:
-    """Plain lines: each piece of text with the words heard by then."""
+def _print(sentence: Sentence, console: Console) -> None:
+    """Plain lines: each piece of text with the number of words heard when it was shown."""
     heard = [column.heard for column in sentence.columns if column.heard]
     console.print(" ".join(heard), highlight=False, markup=False, soft_wrap=True)
     for n, column in enumerate(sentence.columns, 1):

@@ -1,5 +1,12 @@
-"""A very long stream through one live session: does memory stand still, and does time?"""
+"""A very long stream through one live session: do memory and time per word stay the same?
 
+    python benchmarks/soak.py --words 100000 --threads 1
+
+First running text in sentences through the model that ships, then a sentence that never ends
+through a small random model. The last line of output is JSON.
+"""
+
+import argparse
 import os
 import random
 import resource
@@ -9,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import torch
+from _setting import count, parser_of, run
 
 from hmt.bench.setting import Row
 from hmt.models.model import Model, load
@@ -16,11 +24,11 @@ from hmt.streaming.session import Session
 from hmt.systems import build
 
 DIMS = {"width": 32, "ffn": 32, "heads": 2, "encoder_layers": 1, "decoder_layers": 1}
-GROWTH_MB, SLOWER = 20.0, 1.25  # what the last words may need beyond earlier ones
+GROWTH_MB, SLOWER = 20.0, 1.25  # what the last words may cost beyond earlier ones
 
 
 def measure(words: int) -> Iterator[Row]:
-    """Running text through the model that ships; then a sentence that nobody ever ends."""
+    """Running text through the model that ships; then a sentence that never ends."""
     model = load()
     text = list(running_text(model, words))
     session = model.session(cuts_sentences=True)
@@ -86,10 +94,33 @@ def _known_words(model: Model) -> list[str]:
 
 
 def resident_mb() -> float:
-    """Megabytes of this process now; its peak where the system does not say."""
+    """Resident megabytes of this process; its peak where the system reports no more."""
     try:
         pages = int(Path("/proc/self/statm").read_text().split()[1])
     except OSError:
         unit = 2**20 if sys.platform == "darwin" else 1024
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+def main() -> None:
+    """Read the options, measure, print."""
+    parser = parser_of(__doc__)
+    parser.add_argument(
+        "--words", type=at_least_ten, default=10_000, help="length in words (default: 10,000)"
+    )
+    parser.add_argument(
+        "--threads", type=count, default=2, help="threads to compute with (default: 2)"
+    )
+    run(lambda options: measure(options.words), parser.parse_args())
+
+
+def at_least_ten(text: str) -> int:
+    """Tenths of the stream are compared, so each must have a word."""
+    if count(text) < 10:
+        raise argparse.ArgumentTypeError(f"{text} is less than 10 words")
+    return int(text)
+
+
+if __name__ == "__main__":
+    main()

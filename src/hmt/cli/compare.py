@@ -2,14 +2,21 @@
 
 import json
 import logging
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from hmt.cli.app import app
-from hmt.cli.scoring import SECONDS_PER_WORD, TOKENIZE_HELP, checked_scoring
+from hmt.cli._app import app
+from hmt.cli._scores import (
+    MAX_RESAMPLES,
+    QUALITY_HELP,
+    SECONDS_PER_WORD,
+    TOKENIZE_HELP,
+    checked_scoring,
+)
 from hmt.errors import UserError
 
 if TYPE_CHECKING:
@@ -30,7 +37,7 @@ SHOWN = [
 
 
 class Format(StrEnum):
-    """How the result is told."""
+    """How to print the result."""
 
     text = "text"
     json = "json"
@@ -39,23 +46,39 @@ class Format(StrEnum):
 @app.command()
 def compare(
     first: Path = typer.Argument(
-        ..., metavar="A", help="What `hmt evaluate --output` wrote, one point of it, or a log."
+        ...,
+        metavar="A",
+        help="A directory that `hmt evaluate --output` wrote, the folder of one of its points, "
+        "or a log.",
     ),
-    second: Path = typer.Argument(..., metavar="B", help="The same of another system."),
-    at: float | None = typer.Option(None, help="Compare two curves at this latency only."),
-    quality: str = typer.Option("bleu", help="Of curves: bleu, chrf or bleu_tokenised_lc."),
-    latency: str = typer.Option("word.LAAL", help="Of curves: token.AL, word.LAAL ..."),
+    second: Path = typer.Argument(..., metavar="B", help="The same for the other system."),
+    at: float | None = typer.Option(
+        None,
+        help="Latency at which to compare two curves. "
+        "Default: the mean over the latencies that both reach.",
+    ),
+    quality: str = typer.Option("bleu", help=f"{QUALITY_HELP} For curves."),
+    latency: str = typer.Option(
+        "word.LAAL", help="Measure of latency, as in token.AL or word.LAAL. For curves."
+    ),
     tokenize: str | None = typer.Option(
-        None, help=TOKENIZE_HELP + " If not given, the one of the scores."
+        None, help=f"{TOKENIZE_HELP} Default: that of the existing scores."
     ),
-    resamples: int = typer.Option(1000, min=1, help="Resamples of the paired bootstrap."),
+    resamples: int = typer.Option(
+        1000, min=1, max=MAX_RESAMPLES, help="Resamples of the paired bootstrap."
+    ),
     seconds_per_word: float | None = SECONDS_PER_WORD,
-    format: Format = typer.Option(Format.text, help="Sentences, or all scores as JSON."),
+    format: Format = typer.Option(Format.text, help="text for people, or json with all scores."),
 ) -> None:
-    """Test on the same sentences whether B differs from A, by a paired bootstrap.
+    """Test whether two systems differ, by a paired bootstrap.
 
-    Two single points are compared in every score; curves in quality, on average over the latencies
-    that both reach, or at one. One point and a curve are compared at the latency of the point.
+    Two points are compared in every score. Two curves are compared in quality, on average over the
+    latencies that both reach or at one of them; a point and a curve at the latency of the point.
+
+    \b
+    Examples:
+      hmt compare curves/hmt curves/wait-k
+      hmt compare curves/hmt curves/wait-k --at 4 --quality chrf
     """
     from dataclasses import asdict
 
@@ -64,13 +87,7 @@ def compare(
 
     (one, other), scorings = zip(*(read_curve(path) for path in (first, second)), strict=True)
     _check_units([*one, *other], first, second)
-    used = {scoring["tokenize"] for each in scorings for scoring in each if "tokenize" in scoring}
-    if tokenize is None and len(used) > 1:
-        raise UserError(
-            f"BLEU was computed with the tokenizers {' and '.join(sorted(used))}; choose one with "
-            "--tokenize."
-        )
-    tokenize = tokenize or (used.pop() if used else "13a")
+    tokenize = tokenize or _tokenizer([*scorings[0], *scorings[1]])
     scoring = asdict(checked_scoring(tokenize, seconds_per_word, resamples))
     if len(one) == len(other) == 1 and at is None:
         found = bootstrap.compare(one[0], other[0], **scoring)
@@ -83,6 +100,17 @@ def compare(
         typer.echo(json.dumps(found, indent=1))
     else:
         typer.echo("\n".join(_sentences(found)))
+
+
+def _tokenizer(scorings: Sequence[Mapping[str, Any]]) -> str:
+    """The tokenizer with which BLEU was computed before."""
+    used = {scoring["tokenize"] for scoring in scorings if "tokenize" in scoring}
+    if len(used) > 1:
+        raise UserError(
+            f"BLEU was computed with the tokenizers {' and '.join(sorted(used))}; choose one with "
+            "--tokenize."
+        )
+    return used.pop() if used else "13a"
 
 
 def _check_units(points: "list[Translations]", first: Path, second: Path) -> None:
