@@ -14,11 +14,20 @@ from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from hmt.errors import UserError
-from hmt.text.corpus import DATA_FILE, FORMAT, SIDES, Corpus, SideWriter, read_data, save_tokenizers
-from hmt.text.encoder import Block, Encoder, SplitReport, Tokenizers, encode_all
+from hmt.text.corpus import (
+    DATA_FILE,
+    FORMAT,
+    Corpus,
+    PreparedData,
+    Report,
+    SideWriter,
+    read_data,
+)
+from hmt.text.encoder import Block, Encoder, SplitReport, encode_all
+from hmt.text.language_pair import SIDES, Tokenizers, files_of
 from hmt.text.lines import Sample, TextFile, open_lines, scan
 from hmt.text.tokenizer import Tokenizer, train_bpe, train_words
 
@@ -62,16 +71,6 @@ class Prepare:
             "test": (self.test_source, self.test_target),
         }
         return {name: (Path(s), Path(t)) for name, (s, t) in pairs.items() if s and t}
-
-
-@dataclass(frozen=True)
-class Report:
-    """What `prepare` did; also stored in data.json."""
-
-    source_size: int
-    target_size: int
-    vocabulary_lines: int
-    splits: dict[str, SplitReport]
 
 
 def prepare(settings: Prepare, progress: Progress = lambda stage, done, total: None) -> Report:
@@ -172,13 +171,11 @@ def _earlier_report(output: Path, request: dict[str, Any]) -> Report | None:
         return None
     try:
         data = read_data(output)
-        if all(data[name] == value for name, value in request.items()):
-            report = dict(data["report"])
-            splits = {name: SplitReport(**counts) for name, counts in report.pop("splits").items()}
-            for split in splits:
+        if all(getattr(data, name) == value for name, value in request.items()):
+            for split in data.report.splits:
                 Corpus.open(output, split)
-            return Report(**report, splits=splits)
-    except (UserError, KeyError, TypeError):
+            return data.report
+    except UserError:
         pass
     raise UserError(
         f"{output} already holds something else (other files, other settings, other text, or "
@@ -194,9 +191,12 @@ def _write(
     progress: Progress,
 ) -> Report:
     tokenizers, lines = _make_tokenizers(settings, files["train"], progress)
-    save_tokenizers(directory, tokenizers)
+    for name, content in files_of(tokenizers).items():
+        (directory / name).write_bytes(content)
     source_size, target_size = (tokenizer.size for tokenizer in tokenizers)
-    dtype = "uint16" if max(source_size, target_size) < 1 << 16 else "uint32"
+    dtype: Literal["uint16", "uint32"] = (
+        "uint16" if max(source_size, target_size) < 1 << 16 else "uint32"
+    )
     splits: dict[str, SplitReport] = {}
     for split, pair in files.items():
         splits[split] = _write_split(settings, split, pair, tokenizers, directory, dtype, progress)
@@ -207,18 +207,18 @@ def _write(
                 f"{splits[split].ratio} too unequal; raise the limits or check the files."
             )
     report = Report(source_size, target_size, lines, splits)
-    data = {
-        "format": FORMAT,
+    data = PreparedData(
+        format=FORMAT,
         **request,
-        "dtype": dtype,
-        "report": asdict(report),
-        "files": {split: [str(file.path) for file in pair] for split, pair in files.items()},
-        "versions": {
+        dtype=dtype,
+        report=report,
+        files={split: [str(file.path) for file in pair] for split, pair in files.items()},
+        versions={
             "python": platform.python_version(),
             **{name: _version(name) for name in ("hmt", "tokenizers", "numpy")},
         },
-    }
-    text = json.dumps(data, indent=2, ensure_ascii=False) + "\n"
+    )
+    text = json.dumps(asdict(data), indent=2, ensure_ascii=False) + "\n"
     (directory / DATA_FILE).write_text(text, encoding="utf-8")
     return report
 
