@@ -113,7 +113,7 @@ def test_killed_at_random_moments(data: Path, whole: Path, tmp_path: Path) -> No
     assert_same_run(tmp_path / "run", whole)
 
 
-# Renames of one save: snapshot, state, (once: tokenizers,) card, configuration, weights.  The very
+# Renames of one save: snapshot, state, (once: tokenizers,) card, weights, configuration.  The very
 # first of a run is its recipe.
 @pytest.mark.parametrize("when", ["before", "after", "torn"])
 def test_killed_while_any_file_is_written(

@@ -31,23 +31,26 @@ def info(
     style: Format = typer.Option(Format.text, "--format", help="For people or for programs."),
 ) -> None:
     """Say what a model is: system, sizes, parameters, knobs, how it came about."""
-    from hmt.models.directory import WEIGHTS, unshared
+    from hmt.models.directory import WEIGHTS
     from hmt.models.model import PRETRAINED, load
+    from hmt.models.weights import count_parameters
+    from hmt.plain import to_plain
 
     model = model or PRETRAINED
     loaded = load(model)
     described: dict[str, Any] = {
         "model": str(model),
-        "system": loaded.system.name,
-        "parameters": sum(tensor.numel() for tensor in unshared(loaded.system).values()),
+        "system": loaded.config.system,
+        "parameters": count_parameters(loaded.system),
         "weights_bytes": (model / WEIGHTS).stat().st_size,
         "vocabulary": {
             "source": loaded.source_tokenizer.size,
             "target": loaded.target_tokenizer.size,
             "is_shared": loaded.source_tokenizer is loaded.target_tokenizer,
         },
-        **{name: loaded.config.get(name, {}) for name in ("config", "knobs", "facts")},
     }
+    shown = ("languages", "avoids_loops", "config", "knobs", "facts")
+    described |= {name: to_plain(getattr(loaded.config, name)) for name in shown}
     if style is Format.json:
         typer.echo(json.dumps(described, ensure_ascii=False))
         return

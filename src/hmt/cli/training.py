@@ -29,7 +29,6 @@ def train(
 
     Several processes or machines: torchrun --nproc-per-node 2 -m hmt train RECIPE.
     """
-    from hmt.evaluation.held_out import streamed
     from hmt.training.recipe import load_recipe
     from hmt.training.train import train as run
 
@@ -37,7 +36,7 @@ def train(
     if not is_first:
         logging.getLogger().setLevel(logging.WARNING)
     with bar(sys.stderr.isatty() and is_first) as report:
-        result = run(load_recipe(recipe, overrides), validate=streamed, report=report)
+        result = run(load_recipe(recipe, overrides), report)
     if result.is_finished:
         made = f"Finished after {result.step:,} updates" if result.step else "Composed"
         logger.info("%s: %s", made, result.directory)
@@ -54,9 +53,9 @@ def average(
     is_half: bool = typer.Option(False, "--half", help="Store in half precision, to ship it."),
 ) -> None:
     """Average the last snapshots of a run, or several models of one kind."""
-    from hmt.models.average import average_models
+    from hmt.training.average import average_models
 
-    averaged = average_models(models, output, last, is_half)
+    averaged = average_models(models, output, last, is_half=is_half)
     logger.info("Average of %d: %s", len(averaged), output)
 
 
