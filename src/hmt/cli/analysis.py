@@ -9,7 +9,7 @@ import typer
 
 from hmt.cli import knobs
 from hmt.cli.app import app
-from hmt.cli.loading import DEVICE, open_model
+from hmt.cli.loading import DEVICE, TRUST, open_model
 from hmt.errors import UserError
 
 if TYPE_CHECKING:
@@ -90,6 +90,7 @@ def explain(
         None, help="Show the attention of this decoder layer (from 1), not the mean of all."
     ),
     device: str = DEVICE,
+    trust: bool = TRUST,
 ) -> None:
     """Show why the model waited: its candidate moments, their words and where they looked.
 
@@ -107,7 +108,7 @@ def explain(
                 f"{'the sentence' if sentence is not None else '--' + next(iter(chosen))}."
             )
         found = _record(record, index)
-        loaded = open_model(model, device) if model is not None else None
+        loaded = open_model(model, device, trust=trust) if model is not None else None
         told = explain_record(found, loaded, layer)
     elif sentence is None or model is None:
         raise UserError(
@@ -115,7 +116,7 @@ def explain(
             "--record FILE --index N."
         )
     else:
-        loaded = open_model(model, device)
+        loaded = open_model(model, device, trust=trust)
         settings = knobs.settings(chosen, loaded.system.Knobs, loaded.system.name)
         told = explained(loaded, sentence, layer, **settings)
     _write(told, output, png, data)

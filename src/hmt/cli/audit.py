@@ -6,7 +6,7 @@ import typer
 
 from hmt.cli import knobs
 from hmt.cli.app import app
-from hmt.cli.loading import DEVICE, open_model
+from hmt.cli.loading import DEVICE, TRUST, open_model
 from hmt.cli.progress import bars
 from hmt.errors import UserError
 
@@ -28,6 +28,7 @@ def audit(
     probes: int = typer.Option(15, min=1, help="Times that the rest of a sentence is replaced."),
     seed: int = typer.Option(1, help="Of the random text."),
     device: str = DEVICE,
+    trust: bool = TRUST,
 ) -> None:
     """Prove that nothing looks ahead: replace what was not read, and see that nothing changes.
 
@@ -51,7 +52,7 @@ def audit(
     else:
         if len(given) != 1:
             raise UserError(f"hmt audit takes one model directory; {len(given)} were given.")
-        loaded = open_model(Path(given[0]), device)
+        loaded = open_model(Path(given[0]), device, trust=trust)
         chosen = knobs.settings(knobs.given(context), loaded.system.Knobs, loaded.system.name)
         with bars() as progress:
             report = auditing.audit(

@@ -10,7 +10,7 @@ import typer
 
 from hmt.cli import knobs
 from hmt.cli.app import app
-from hmt.cli.loading import DEVICE, open_model
+from hmt.cli.loading import DEVICE, TRUST, open_model
 from hmt.cli.progress import bars
 from hmt.cli.score_table import score_table
 from hmt.cli.scoring import SECONDS_PER_WORD, TOKENIZE_HELP, checked_scoring
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 LOG_ONLY = ("unit", "clip")
-MODEL_ONLY = ("model", "source", "target", "batch", "device")
+MODEL_ONLY = ("model", "source", "target", "batch", "device", "trust")
 
 
 @app.command(
@@ -53,6 +53,7 @@ def evaluate(
         None, min=1, help="Sentences side by side: 64, with --seconds-per-word 1."
     ),
     device: str = DEVICE,
+    trust: bool = TRUST,
 ) -> None:
     """Translate a test set as if it arrived word by word; measure quality and latency.
 
@@ -73,7 +74,7 @@ def evaluate(
         )
     if comet is not None and target is None:
         raise UserError("COMET needs references; give them with --target.")
-    loaded = open_model(model, device)
+    loaded = open_model(model, device, trust=trust)
     settings = list(knobs.sweep(knobs.given(context), loaded.system.Knobs, loaded.system.name))
     text = corpus.read_parallel(source, target)
     batch = batch or (64 if seconds_per_word is None else 1)
@@ -157,13 +158,14 @@ def score(
     ),
     batch: int = typer.Option(16, min=1, help="Pairs computed side by side."),
     device: str = DEVICE,
+    trust: bool = TRUST,
 ) -> None:
     """Force given translations: losses, reads and confidences per pair, as JSON lines."""
     from hmt.evaluation.evaluate import read_parallel
     from hmt.evaluation.forced import forced
     from hmt.metrics.alignment import PolicyQuality, read_alignments
 
-    loaded = open_model(model, device)
+    loaded = open_model(model, device, trust=trust)
     chosen = knobs.settings(knobs.given(context), loaded.system.Knobs, loaded.system.name)
     text = read_parallel(source, target)
     targets = text.references or ()

@@ -8,6 +8,7 @@ from typing import Any
 import typer
 
 from hmt.cli.app import app
+from hmt.cli.loading import TRUST, open_model
 
 convert = typer.Typer(help="Turn a model of another program into a model directory.")
 app.add_typer(convert, name="convert")
@@ -29,15 +30,16 @@ class Format(StrEnum):
 def info(
     model: Path = typer.Argument(None, help="A model directory; without, the one that ships."),
     style: Format = typer.Option(Format.text, "--format", help="For people or for programs."),
+    trust: bool = TRUST,
 ) -> None:
     """Say what a model is: system, sizes, parameters, knobs, how it came about."""
     from hmt.models.directory import WEIGHTS
-    from hmt.models.model import PRETRAINED, load
+    from hmt.models.model import PRETRAINED
     from hmt.models.weights import count_parameters
     from hmt.plain import to_plain
 
     model = model or PRETRAINED
-    loaded = load(model)
+    loaded = open_model(model, trust=trust)
     described: dict[str, Any] = {
         "model": str(model),
         "system": loaded.config.system,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from hmt.cli.app import app
+from hmt.cli.loading import TRUST
 
 if TYPE_CHECKING:
     from hmt.training.train import Progress
@@ -51,11 +52,12 @@ def average(
     output: Path = typer.Option(..., help="Model directory to make."),
     last: int = typer.Option(5, min=1, help="Snapshots of the run, counted from its end."),
     is_half: bool = typer.Option(False, "--half", help="Store in half precision, to ship it."),
+    trust: bool = TRUST,
 ) -> None:
     """Average the last snapshots of a run, or several models of one kind."""
     from hmt.training.average import average_models
 
-    averaged = average_models(models, output, last, is_half=is_half)
+    averaged = average_models(models, output, last, is_half=is_half, trust=trust)
     logger.info("Average of %d: %s", len(averaged), output)
 
 

@@ -11,7 +11,7 @@ import typer
 
 from hmt.cli import knobs, words
 from hmt.cli.app import app
-from hmt.cli.loading import DEVICE, INT8, open_model
+from hmt.cli.loading import DEVICE, INT8, TRUST, open_model
 
 if TYPE_CHECKING:
     from hmt.models.model import Model
@@ -39,13 +39,14 @@ def translate(
         False, "--sentences", help="Running text: cut lines where punctuation ends a sentence."
     ),
     device: str = DEVICE,
+    trust: bool = TRUST,
     int8: bool = INT8,
 ) -> None:
     """Translate standard input: words as they arrive, one sentence per line.
 
     A word counts as soon as whitespace follows it, and text is written the moment it is ready.
     """
-    loaded = open_model(model, device, int8)
+    loaded = open_model(model, device, int8, trust)
     chosen = knobs.settings(knobs.given(context), loaded.system.Knobs, loaded.system.name)
     session = loaded.session(cuts_sentences, **chosen)
     events = Events(loaded)
