@@ -355,7 +355,7 @@ def test_what_appears_during_the_run_is_not_lost(made: Made) -> None:
         options.output.mkdir(exist_ok=True)
         (options.output / "thesis.tex").write_text("precious")
 
-    with pytest.raises(UserError, match="cannot be made"):
+    with pytest.raises(UserError, match="not an empty directory"):
         prepare(options, meddle)
     assert contents(options.output) == {"thesis.tex": b"precious"}
 

@@ -78,6 +78,7 @@ def drafting(directory: Path, last: str) -> Iterator[Path]:
         # a temporary directory is its owner's alone; this one is as public as where it stands
         draft.chmod(parent.stat().st_mode & 0o777)
         yield draft
+        refuse_occupied(directory)  # somebody may have filled it meanwhile
         if directory.exists():
             for file in sorted(draft.iterdir(), key=lambda file: file.name == last):
                 file.replace(directory / file.name)

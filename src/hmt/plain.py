@@ -10,6 +10,7 @@ import typing
 from collections.abc import Sequence
 from dataclasses import MISSING, asdict, fields, is_dataclass
 from functools import cache
+from itertools import chain, islice
 from typing import Any, TypeVar
 
 from hmt.errors import UserError
@@ -17,7 +18,7 @@ from hmt.errors import UserError
 Kind = TypeVar("Kind")
 
 # What is not finite, or larger than JSON readers hold exactly, would only fail in mid-work.
-LARGEST = 2**53
+LIMIT = 2.0**53
 NAMES = {
     bool: "true or false",
     int: "a whole number",
@@ -111,7 +112,7 @@ def _read(hint: Any, value: Any, where: str, missing: str) -> Any:
             }
     made = _fit(hint, value)
     if made is _UNFIT:
-        limits = f", finite and below {LARGEST:,}" if _exceeds(value) else ""
+        limits = f", finite and below {LIMIT:,.0f}" if _exceeds(value) else ""
         raise UserError(f'"{where}" is {shortened(value)}; it must be {_name(hint)}{limits}.')
     return made
 
@@ -151,15 +152,20 @@ def _fit_tuple(inner: tuple[Any, ...], values: Sequence[Any]) -> Any:
 
 
 def _fit_all(hint: Any, values: Sequence[Any]) -> Any:
-    """A list whose items all fit, or _UNFIT; records hold long lists of numbers, so it is quick."""
+    """A list whose items all fit, or _UNFIT.
+
+    Records hold long lists of numbers: what is done for each of them runs inside the interpreter.
+    """
+    if typing.get_origin(hint) is list and all(type(value) is list for value in values):
+        flat = _fit_all(typing.get_args(hint)[0], [*chain.from_iterable(values)])
+        left = iter(() if flat is _UNFIT else flat)
+        return _UNFIT if flat is _UNFIT else [[*islice(left, len(value))] for value in values]
     if hint not in NAMES:
         made = [_fit(hint, value) for value in values]
         return _UNFIT if any(item is _UNFIT for item in made) else made
     if not all(_is_a(given, hint) for given in {*map(type, values)}):
         return _UNFIT
-    if hint not in (int, float):
-        return list(values)
-    if not all(abs(value) < LARGEST for value in values):
+    if hint in (int, float) and not all(map(LIMIT.__gt__, map(abs, values))):
         return _UNFIT
     return list(map(float, values)) if hint is float else list(values)
 
@@ -175,7 +181,7 @@ def _exceeds(value: Any) -> bool:
     """Whether a number in it is beyond the limits."""
     if isinstance(value, list | tuple):
         return any(map(_exceeds, value))
-    return isinstance(value, int | float) and not abs(value) < LARGEST
+    return isinstance(value, int | float) and not abs(value) < LIMIT
 
 
 def _name(hint: Any) -> str:

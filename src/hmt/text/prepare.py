@@ -4,8 +4,6 @@ import hashlib
 import json
 import os
 import platform
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -17,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from hmt.errors import UserError
+from hmt.files import drafting
 from hmt.text.corpus import (
     DATA_FILE,
     FORMAT,
@@ -101,23 +100,14 @@ def _make(
     output: Path,
     progress: Progress,
 ) -> Report:
-    """Fill a directory beside `output` and give it that name once it is complete."""
-    making = None
+    """Fill a directory beside `output`, which takes its place once it is complete."""
     try:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        making = Path(tempfile.mkdtemp(prefix=f".{output.name}.", dir=output.parent))
-        report = _write(settings, files, request, making, progress)
-        making.chmod(0o777 & ~_umask())
-        making.rename(output)
-    except BaseException as error:
-        if making is not None:
-            shutil.rmtree(making, ignore_errors=True)
-        if isinstance(error, OSError):
-            raise UserError(
-                f"{output} cannot be made ({error}); nothing that was there has changed."
-            ) from error
-        raise
-    return report
+        with drafting(output, last=DATA_FILE) as draft:
+            return _write(settings, files, request, draft, progress)
+    except OSError as error:
+        raise UserError(
+            f"{output} cannot be made ({error}); nothing that was there has changed."
+        ) from error
 
 
 def _check(settings: Prepare) -> None:
@@ -307,10 +297,3 @@ def _version(package: str) -> str:
         return version(package)
     except PackageNotFoundError:
         return "unknown"
-
-
-def _umask() -> int:
-    # There is no way to ask without setting.
-    mask = os.umask(0o022)
-    os.umask(mask)
-    return mask
