@@ -243,6 +243,19 @@ def test_a_changed_recipe_is_refused(
     assert contents(output) == before
 
 
+def test_what_only_describes_the_model_may_change(data: Path, whole: Path, tmp_path: Path) -> None:
+    """Also in a run whose state was written before there were such settings."""
+    output = copy_run(whole, tmp_path / "run")
+    path = output / "training" / "state.pt"
+    state = torch.load(path, weights_only=True)
+    for key in ("languages", "avoids_loops"):
+        del state["recipe"]["stage"][0]["model"][key]
+    torch.save(state, path)
+    model = {**tiny.MODEL, "languages": ["de", "en"], "avoids_loops": True}
+    assert train(tiny.recipe(data, output, model=model, validate_every=6)).step == 24
+    assert (config(output)["languages"], config(output)["avoids_loops"]) == (["de", "en"], True)
+
+
 def test_other_data_is_refused_and_moved_data_is_not(
     data: Path, whole: Path, tmp_path: Path
 ) -> None:

@@ -454,6 +454,11 @@ def test_validation_measures_what_the_model_will_do(data: Path, tmp_path: Path) 
     assert last["AL"] == pytest.approx(point["latency"]["token"]["AL"], rel=1e-6)
     assert last["chrf"] == pytest.approx(point["quality"]["chrf"], rel=1e-6) != 0
     assert last["bleu"] == pytest.approx(point["quality"]["bleu"], rel=1e-6)
+    every = np.arange(len(valid))
+    batch = collate(valid, every, torch.device("cpu"), every)
+    with torch.no_grad():
+        loss = load_system(tmp_path)[0].eval().loss(batch).total.sum()
+    assert last["loss"] == pytest.approx(float(loss) / valid.target_lengths.sum(), rel=1e-5)
 
 
 def test_patience_ends_the_stage(data: Path, tmp_path: Path) -> None:
