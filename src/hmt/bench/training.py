@@ -25,7 +25,7 @@ from hmt.bench.setting import (
 from hmt.systems.contract import System
 from hmt.systems.hmt_states import StateTable, state_table
 from hmt.text.symbols import EOS
-from hmt.training.batches import Numbers, plan_epoch
+from hmt.training.batches import Numbers, parts_by_length, plan_epoch
 from hmt.training.checkpoint import Position
 from hmt.training.learner import Learner
 from hmt.training.processes import Group, keep_buffers
@@ -118,17 +118,20 @@ def real_like(pairs: int) -> Lengths:
 
 
 def padding(limit: int = 4096, pairs: int = 100_000) -> Iterator[Row]:
-    """Share of padding in the batches of an epoch as training plans them."""
+    """Share of padding in the batches of an epoch, in the parts in which training computes them."""
     corpus = real_like(pairs)
     plan = plan_epoch(corpus, limit, seed=1, epoch=0)
+    chosen = range(0, len(plan), max(1, len(plan) // 50))
+    parts = [part for n in chosen for part in parts_by_length(corpus, plan[n])]
     for side, lengths in (("source", corpus.source_lengths), ("target", corpus.target_lengths)):
-        yield _padding_row(f"{side} tokens", plan.padding(lengths), limit)
+        tokens = sum(int(lengths[part].sum()) for part in parts)
+        padded = sum(len(part) * int(lengths[part].max()) for part in parts)
+        yield _padding_row(f"{side} tokens", 1 - tokens / padded, limit)
     lower, states = HMT_SETTINGS[1]
-    real = rectangle = 0
-    for n in range(0, len(plan), max(1, len(plan) // 50)):
-        table = _states(corpus, plan[n], lower, states)
-        real, rectangle = real + len(table.index), rectangle + table.rows.target.numel()
-    yield _padding_row(f"rows of hmt {lower},{states}", 1 - real / rectangle, limit)
+    tables = [_states(corpus, part, lower, states) for part in parts]
+    rows = sum(len(table.index) for table in tables)
+    rectangle = sum(table.rows.target.numel() for table in tables)
+    yield _padding_row(f"rows of hmt {lower},{states}", 1 - rows / rectangle, limit)
 
 
 def _padding_row(what: str, share: float, limit: int) -> Row:

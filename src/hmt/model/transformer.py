@@ -210,6 +210,13 @@ class Transformer(nn.Module):
         states: Tensor = self.encoder_norm(x)
         return states
 
+    def encode_batch(self, tokens: Tensor, length: Tensor) -> Tensor:
+        """States of whole padded sources; padding costs nothing. (B, J), (B,) -> (B, J, D)"""
+        batch, width = tokens.shape
+        is_real = torch.arange(width, device=tokens.device) < length[:, None]
+        packing = Packing(batch, width, is_real.flatten().nonzero()[:, 0])
+        return packing.unpack(self.encode(tokens, packing=packing))
+
     def keep(self, h: Tensor) -> list[Tensor]:
         """What cross-attention needs of source states, per layer. (..., D) -> (..., W) each"""
         return [layer.cross.read(h) for layer in self.decoder]  # type: ignore[union-attr, operator]
@@ -248,7 +255,13 @@ def _at_layer(remember: Remember | None, layer: int) -> Callable[[Tensor], Tenso
 
 
 def _initialise(module: nn.Module) -> None:
+    """Weights from U(-1/sqrt(inputs), 1/sqrt(inputs)), biases zero.
+
+    Xavier's bound is 1.2 to 1.7 times as large in these layers and costs about one BLEU on Multi30k
+    at every latency (docs/log.md).
+    """
     if isinstance(module, nn.Linear):
-        nn.init.xavier_uniform_(module.weight)
+        bound = module.in_features**-0.5
+        nn.init.uniform_(module.weight, -bound, bound)
         if module.bias is not None:
             nn.init.zeros_(module.bias)

@@ -106,14 +106,13 @@ class GSiMT(System):
 
     def forward_cells(self, batch: Batch) -> Cells:
         """One pass over all columns."""
-        size, steps = batch.target.shape
-        width = batch.source.shape[1]
+        steps, width = batch.target.shape[1], batch.source.shape[1]
         first, last = self.moments(batch)
         moment = torch.arange(1, width + 1, device=batch.source.device)[:, None]
         # A column's rows, also those above the band: later ones look at them. (B, J, I)
         computed = (moment >= first[:, None]) & (moment <= batch.source_length[:, None, None])
         computed = computed & real_tokens(batch.target_length, steps)[:, None]
-        source = self.transformer.encode(batch.source).view(size, width, -1)
+        source = self.transformer.encode_batch(batch.source, batch.source_length)
         states = self.decode_columns(batch, source, computed)  # (N, D)
         exists = computed & (moment <= last[:, None])
         chosen = exists[computed]

@@ -147,7 +147,7 @@ class HMT(System):
         table = state_table(
             knobs.lower, knobs.states, batch.source_length, batch.target_length, steps
         )
-        source = self.transformer.encode(batch.source).view(size, moments, -1)
+        source = self.transformer.encode_batch(batch.source, batch.source_length)
         tokens = batch.inputs.gather(1, (table.rows.target - 1).clamp(max=steps - 1))
         out = self.transformer.decode(
             tokens,

@@ -74,7 +74,7 @@ class TokenSystem(System):
             moment=self.moments(batch, knobs) if moments is None else moments,
             column=self.columns(batch, knobs),
         )
-        source = transformer.encode(batch.source).view(*batch.source.shape, -1)
+        source = transformer.encode_batch(batch.source, batch.source_length)
         precise = torch.promote_types(source.dtype, torch.float32)
         registers = None
         if moments is not None and self.register_shape is not None:  # it goes as in streaming

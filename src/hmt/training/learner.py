@@ -16,7 +16,16 @@ from hmt.errors import UserError
 from hmt.models.directory import compose_system
 from hmt.systems import build, is_foreign
 from hmt.systems.contract import System
-from hmt.training.batches import BatchStream, Numbers, Pairs, check_lengths, collate, mix, share
+from hmt.training.batches import (
+    BatchStream,
+    Numbers,
+    Pairs,
+    check_lengths,
+    collate,
+    mix,
+    parts_by_length,
+    share,
+)
 from hmt.training.checkpoint import Position
 from hmt.training.data import RunData, check_vocabulary
 from hmt.training.optimizer import Optimizer, autocast
@@ -109,8 +118,9 @@ class Learner:
         tokens = sum(int(self.corpus.target_lengths[sentences].sum()) for sentences in batches)
         self.optimizer.clear()
         losses: list[tuple[Numbers, dict[str, Tensor]]] = []
-        for number, sentences in enumerate(batches):
-            losses.append(self._batch(sentences, mix(self.seed, "draw", step, number), tokens))
+        parts = [part for batch in batches for part in parts_by_length(self.corpus, batch)]
+        for number, sentences in enumerate(parts):
+            losses.append(self._part(sentences, mix(self.seed, "draw", step, number), tokens))
 
         names = list(losses[0][1])
         sums = [torch.cat([parts[name] for _, parts in losses]).sum() for name in names]
@@ -127,13 +137,13 @@ class Learner:
             must_stop=stop > 0,
         )
 
-    def _batch(
+    def _part(
         self, sentences: Numbers, seed: int, tokens: int
     ) -> tuple[Numbers, dict[str, Tensor]]:
-        """Add this process's share of one batch to the gradient. -> its sentences, their losses"""
+        """Add this process's share of a part to the gradient. -> its sentences, their losses"""
         own, weight = share(sentences, self.group.rank, self.group.world)
         batch = collate(self.corpus, own, self.group.device, sentences)
-        # all processes draw alike, so that a batch is of one kind however it is divided
+        # all processes draw alike, so that a part is of one kind however it is divided
         with autocast(self.training, self.group.device):
             loss = self.system.loss(batch, random.Random(seed))
         self.optimizer.backward(loss.total.sum() * (weight / tokens))

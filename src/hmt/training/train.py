@@ -132,16 +132,13 @@ class Notes:
     def _introduce(self) -> None:
         plan, corpus = self.learner.stream.plan, self.learner.corpus
         logger.info(
-            "Stage %d of %d: %s, %s parameters; %s pairs in %s batches per epoch, padding %.1f %% "
-            "of the source and %.1f %% of the target.",
+            "Stage %d of %d: %s, %s parameters; %s pairs in %s batches per epoch.",
             self.run.position.stage + 1,
             len(self.run.recipe.stages),
             self.learner.system.name,
             f"{self.learner.optimizer.gradient.numel():,}",
             f"{len(corpus):,}",
             f"{len(plan):,}",
-            100 * plan.padding(corpus.source_lengths),
-            100 * plan.padding(corpus.target_lengths),
         )
 
     def log(self, update: Update) -> None:
