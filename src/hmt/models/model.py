@@ -82,14 +82,14 @@ class Model:
                     f"{MAX_SENTENCE_TOKENS - 1} can be translated at once: cut it into sentences."
                 )
         settings = self.knobs(**knobs)
-        said = [n for n, source in enumerate(sources) if source]
+        spoken = [n for n, source in enumerate(sources) if source]
         nothing = Stream(slot=0, knobs=settings, source=[EOS], is_finished=True)
         for n, source in enumerate(sources):
-            if not source:  # where nothing is said, nothing is written
+            if not source:  # where there is no source, nothing is written
                 yield n, self.record(nothing, lines[n], n)
-        engine = self.engine(max(1, min(batch, len(said))))
-        for found, stream in engine.translate([sources[n] for n in said], settings):
-            yield said[found], self.record(stream, lines[said[found]], said[found])
+        engine = self.engine(max(1, min(batch, len(spoken))))
+        for found, stream in engine.translate([sources[n] for n in spoken], settings):
+            yield spoken[found], self.record(stream, lines[spoken[found]], spoken[found])
 
     def record(self, stream: Stream, source: str, index: int = 0) -> Record:
         """What one stream did, in words and tokens."""

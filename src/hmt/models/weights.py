@@ -68,7 +68,7 @@ def take_over(system: System, tensors: Tensors) -> tuple[list[str], list[str]]:
 
 
 def fill(system: System, tensors: Tensors, where: str) -> None:
-    """Give a system all its weights, which must be its own by name and shape."""
+    """Copy all of a system's weights in; names and shapes must be exactly its own."""
     try:
         missing, extra = take_over(system, tensors)
     except UserError as error:

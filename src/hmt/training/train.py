@@ -93,8 +93,9 @@ def train_stage(
             _advance(here, learner, update)
             if here.stage_step % training.log_every == 0:
                 notes.log(update)
+                here.tokens, here.sums = 0, {}
             if training.validate_every and here.stage_step % training.validate_every == 0:
-                notes.validate()
+                note_best(here, training, notes.validate())
             is_due = here.stage_step % training.save_every == 0 or run.is_stage_over
             if is_due or update.must_stop:
                 run.save(learner, is_due=is_due)
@@ -113,7 +114,7 @@ def _advance(here: Position, learner: Learner, update: Update) -> None:
 
 
 class Notes:
-    """What is said about a stage while it is trained."""
+    """Logs, measures and reports a stage while it is trained, and changes nothing of it."""
 
     def __init__(self, run: Run, learner: Learner):
         self.run, self.learner, self.clock = run, learner, Clock()
@@ -152,21 +153,20 @@ class Notes:
             "tokens_per_second": here.tokens / self.clock.lap(),
             "seconds_left": self.clock.seconds_left(self.total - here.step),
         }
-        here.tokens, here.sums = 0, {}
         if self.journal is not None:
             logger.info(train_line(here.step, self.total, losses, pace))
             self.journal.write("train", here.step, {"stage": here.stage + 1, **losses, **pace})
 
-    def validate(self) -> None:
-        """Measure the held-out split and count what patience has left."""
+    def validate(self) -> dict[str, float]:
+        """Measure the held-out split."""
         run, training = self.run, self.run.training
         model = run.recipe.stages[run.position.stage].model
         figures = measure(self.learner.system, model, training, run.data, run.group)
-        note_best(run.position, training, figures)
         if self.journal is not None:
             step, stage = run.position.step, run.position.stage + 1
             logger.info(valid_line(step, self.total, figures))
             self.journal.write("valid", step, {"stage": stage, **figures})
+        return figures
 
     def progress(self, update: Update) -> Progress:
         here = self.run.position
