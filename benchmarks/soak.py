@@ -38,7 +38,7 @@ def measure(words: int) -> Iterator[Row]:
     dims = {**DIMS, "source_vocabulary": vocabulary, "target_vocabulary": vocabulary}
     torch.manual_seed(1)
     tokenizers = model.source_tokenizer, model.target_tokenizer
-    endless = Model(build("hmt", {"dims": dims, "lower": 3, "states": 4}), tokenizers, {})
+    endless = Model(build("hmt", {"dims": dims, "lower": 3, "states": 4}), tokenizers)
     text = [word.rstrip(".") for word in text]
     yield from soak(endless.session(), text, f"soak, {words} words without an end, random weights")
 

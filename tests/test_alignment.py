@@ -4,13 +4,13 @@ import json
 from pathlib import Path
 
 import pytest
+from model_directories import save
 from random_systems import SYMBOLS, lively
 from typer.testing import CliRunner
 
 from hmt.cli import app
 from hmt.errors import UserError
 from hmt.metrics.alignment import Alignment, PolicyQuality, read_alignments, read_shares
-from hmt.models.directory import save_system
 from hmt.models.model import Model
 from hmt.text.tokenizer import word_tokenizer
 
@@ -72,9 +72,7 @@ def test_what_had_been_read_when_a_word_began() -> None:
 
 
 def model_directory(folder: Path) -> Path:
-    save_system(folder, lively("wait-k"), {})
-    word_tokenizer(list("uvwxabcdef")).save(folder / "tokenizer.json")
-    return folder
+    return save(folder, lively("wait-k"), word_tokenizer(list("uvwxabcdef")))
 
 
 def test_score_gives_shares(tmp_path: Path) -> None:
@@ -114,7 +112,7 @@ def test_the_gold_alignments_of_rwth(shared: Path) -> None:
     one = read_alignments(folder / "test.talp", sources, targets)
     assert one == read_alignments(folder / "test.talp0", sources, targets)
     assert sum(len(found.sure) for found in one) == 9_613
-    model = Model(lively("full"), (tokenizer := word_tokenizer(list("abcdefghij")), tokenizer), {})
+    model = Model(lively("full"), (tokenizer := word_tokenizer(list("abcdefghij")), tokenizer))
     assert tokenizer.size == SYMBOLS
     full, wait = (PolicyQuality(model.tokenizers, sources, targets, one) for _ in range(2))
     for n, (source, target) in enumerate(zip(sources, targets, strict=True)):

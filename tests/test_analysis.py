@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import torch
 from lively import lively_hmt, naive_pass
+from model_directories import save
 from random_systems import lively
 
 from hmt.analysis.curves import Axes, read_curves
@@ -34,7 +35,6 @@ from hmt.metrics.scores import score
 from hmt.model.attention import CrossAttention, Packing, SourceView, split_parts
 from hmt.model.dims import Dims
 from hmt.model.rows import Rows
-from hmt.models.directory import save_system
 from hmt.models.model import Model
 from hmt.streaming.record import Record
 from hmt.systems import SYSTEMS
@@ -67,7 +67,7 @@ def record(**changed: Any) -> Record:
 def model_of(system: Any) -> Model:
     size = system.parts[0].dims.source_vocabulary
     tokenizer = word_tokenizer([f"w{n}" for n in range(4, size)])
-    return Model(system, (tokenizer, tokenizer), {})
+    return Model(system, (tokenizer, tokenizer))
 
 
 # ---- curves
@@ -433,8 +433,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("analysis")
     for name, seed in (("model", 3), ("other", 4)):
         model = model_of(lively("hmt", seed).float())
-        save_system(folder / name, model.system, {})
-        model.source_tokenizer.save(folder / name / "tokenizer.json")
+        save(folder / name, model.system, model.source_tokenizer)
         if name == "model":
             records = model.translate(["w5 w9 w4", "w7 w6 w8 w11 w5"], states=3)
             write_records(folder / "records.jsonl", records)

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import torch
+from model_directories import save
 from random_systems import SYMBOLS, lively
 from typer.testing import CliRunner
 
@@ -23,7 +24,6 @@ from hmt.evaluation.simuleval import answers
 from hmt.model import transformer
 from hmt.model.attention import SourceView, source_bias
 from hmt.model.transformer import Transformer
-from hmt.models.directory import save_system
 from hmt.models.model import Model
 from hmt.streaming.cache import Cache
 from hmt.streaming.engine import Engine
@@ -69,7 +69,7 @@ def model_of(name: str, tokenizer: Tokenizer) -> Model:
     with torch.no_grad():
         for part in system.parts:
             part.output.weight[EOS] = 0  # it goes on talking, so that there is much to compare
-    return Model(system, (tokenizer, tokenizer), {})
+    return Model(system, (tokenizer, tokenizer))
 
 
 def audited(name: str, tokenizer: Tokenizer, count: int = 2, **knobs: Any) -> Report:
@@ -249,8 +249,7 @@ def test_nothing_tried_is_no_proof(tokenizer: Tokenizer) -> None:
 def test_the_command_line(
     tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    save_system(tmp_path / "model", lively("wait-k"), {})
-    tokenizer.save(tmp_path / "model" / "tokenizer.json")
+    save(tmp_path / "model", lively("wait-k"), tokenizer)
     (tmp_path / "source").write_text("ab c a\n\nb b\n")
     command = ["audit", str(tmp_path / "model"), "--k", "2", "--probes", "3"]
     command += ["--source", str(tmp_path / "source")]
@@ -363,8 +362,7 @@ class Rememberer(Copy):
 )
 def test_agents_of_simuleval_itself(tmp_path: Path, tokenizer: Tokenizer) -> None:
     (tmp_path / "agents.py").write_text(AGENTS)
-    save_system(tmp_path / "model", lively("hmt"), {})
-    tokenizer.save(tmp_path / "model" / "tokenizer.json")
+    save(tmp_path / "model", lively("hmt"), tokenizer)
     environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{tmp_path}"}
 
     def run(*command: str) -> subprocess.CompletedProcess[str]:

@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 import torch
+from model_directories import save
 from random_systems import DIMS, SYMBOLS, assert_close, ended, lively, sentences, translations
 from torch import Tensor, nn
 
 from hmt.errors import UserError
-from hmt.models.directory import load_system, save_system
+from hmt.models.directory import load_system
 from hmt.streaming.engine import Engine
 from hmt.systems import SYSTEMS, build
 from hmt.systems.batch import Batch, make_batch, pad
@@ -268,10 +269,10 @@ def test_saving_and_loading_give_the_same_output(name: str, tmp_path: Path) -> N
     that is not written to config.json.
     """
     system = sample_system(name).float()
-    save_system(tmp_path, system, {"made": "by a test"})
+    save(tmp_path, system, facts={"made": "by a test"})
     loaded, config = load_system(tmp_path)
     assert loaded.config == system.config
-    assert config["knobs"] == dataclasses.asdict(system.knobs())
+    assert config.knobs == dataclasses.asdict(system.knobs())
     sources = sentences(5, seed=15)
     for before, after in zip(stream_all(system, sources), stream_all(loaded, sources), strict=True):
         assert (before.target, before.reads) == (after.target, after.reads)

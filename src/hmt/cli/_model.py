@@ -22,6 +22,10 @@ INT8 = typer.Option(
     False, "--int8", help="Store linear layers in 8 bits: faster for large models, CPU only."
 )
 
+TRUST = typer.Option(
+    False, "--trust", help="Allow a model whose system is code outside hmt; loading runs it."
+)
+
 
 def names_model(text: str) -> bool:
     """Whether an argument is a model and not a sentence: a directory, or a name on the hub."""
@@ -31,7 +35,9 @@ def names_model(text: str) -> bool:
         return False
 
 
-def open_model(model: str | None, device: str = "cpu", int8: bool = False) -> "Model":
+def open_model(
+    model: str | None, device: str = "cpu", int8: bool = False, trust: bool = False
+) -> "Model":
     """Load a model onto a device that this machine has; None is the model that ships."""
     import torch
 
@@ -43,4 +49,4 @@ def open_model(model: str | None, device: str = "cpu", int8: bool = False) -> "M
         raise UserError(f"There is no device {device!r}; name one like cpu or cuda:0.") from None
     if kind != "cpu" and not (kind == "cuda" and torch.cuda.is_available()):
         raise UserError(f"The device {device!r} is not available on this machine; use cpu.")
-    return load(model, device, int8)
+    return load(model, device, int8, trust)

@@ -6,7 +6,7 @@ import typer
 
 from hmt.cli import _knobs as knobs
 from hmt.cli._app import app
-from hmt.cli._model import DEVICE, MODEL_HELP, open_model
+from hmt.cli._model import DEVICE, MODEL_HELP, TRUST, open_model
 from hmt.cli._progress import bars
 from hmt.errors import UserError
 
@@ -30,6 +30,7 @@ def audit(
     ),
     seed: int = typer.Option(1, help="Seed of the random text."),
     device: str = DEVICE,
+    trust: bool = TRUST,
 ) -> None:
     """Prove that no output depends on source not yet read.
 
@@ -59,7 +60,7 @@ def audit(
     else:
         if len(given) > 1:
             raise UserError(f"hmt audit takes one model; {len(given)} were given.")
-        loaded = open_model(given[0] if given else None, device)
+        loaded = open_model(given[0] if given else None, device, trust=trust)
         chosen = knobs.settings(knobs.given(context), loaded.system.Knobs, loaded.system.name)
         with bars() as progress:
             report = auditing.audit(

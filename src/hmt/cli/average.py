@@ -6,6 +6,7 @@ from pathlib import Path
 import typer
 
 from hmt.cli._app import app
+from hmt.cli._model import TRUST
 
 logger = logging.getLogger(__name__)
 
@@ -20,6 +21,7 @@ def average(
     is_half: bool = typer.Option(
         False, "--half", help="Store weights in half precision: half the size, for shipping."
     ),
+    trust: bool = TRUST,
 ) -> None:
     """Average the last snapshots of a run, or several models.
 
@@ -27,7 +29,7 @@ def average(
     Example:
       hmt average runs/small --last 5 --output small
     """
-    from hmt.models.average import average_models
+    from hmt.training.average import average_models
 
-    averaged = average_models(models, output, last, is_half)
+    averaged = average_models(models, output, last, is_half=is_half, trust=trust)
     logger.info("Average of %d: %s", len(averaged), output)

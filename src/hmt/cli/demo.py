@@ -142,7 +142,6 @@ def _learn(output: Path, console: "Console", is_fast: bool) -> None:
 
 def _train(output: Path) -> None:
     """Prepare and train, unless that was done before."""
-    from hmt.evaluation.held_out import streamed
     from hmt.text.prepare import Prepare, prepare
     from hmt.training.recipe import load_recipe
     from hmt.training.train import train
@@ -154,7 +153,7 @@ def _train(output: Path) -> None:
     recipe = output / "recipe.toml"
     recipe.write_text(RECIPE.format(output=output.as_posix()), encoding="utf-8")
     with training_bar(sys.stderr.isatty()) as report:
-        train(load_recipe(recipe), validate=streamed, report=report)
+        train(load_recipe(recipe), report)
 
 
 def _measure(model: "Model") -> None:

@@ -9,7 +9,7 @@ import typer
 
 from hmt.cli import _knobs as knobs
 from hmt.cli._app import app
-from hmt.cli._model import DEVICE, MAX_BATCH, MODEL, open_model
+from hmt.cli._model import DEVICE, MAX_BATCH, MODEL, TRUST, open_model
 from hmt.cli._progress import bars
 from hmt.cli._scores import (
     MAX_RESAMPLES,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 LOG_ONLY = ("unit", "clip")
-MODEL_ONLY = ("model", "source", "target", "batch", "device")
+MODEL_ONLY = ("model", "source", "target", "batch", "device", "trust")
 
 LOG = typer.Option(
     None,
@@ -71,6 +71,7 @@ def evaluate(
     comet: Path | None = typer.Option(None, help="Directory for COMET's input files."),
     batch: int | None = BATCH,
     device: str = DEVICE,
+    trust: bool = TRUST,
 ) -> None:
     """Measure quality and latency on a test set.
 
@@ -96,7 +97,7 @@ def evaluate(
         raise UserError("Give --source and --output, or an instances.log with --log.")
     if comet is not None and target is None:
         raise UserError("COMET needs references; give them with --target.")
-    loaded = open_model(model, device)
+    loaded = open_model(model, device, trust=trust)
     settings = list(knobs.sweep(knobs.given(context), loaded.system.Knobs, loaded.system.name))
     text = corpus.read_parallel(source, target)
     batch = batch or (64 if seconds_per_word is None else 1)

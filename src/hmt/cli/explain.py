@@ -8,7 +8,7 @@ import typer
 
 from hmt.cli import _knobs as knobs
 from hmt.cli._app import app
-from hmt.cli._model import DEVICE, MODEL, names_model, open_model
+from hmt.cli._model import DEVICE, MODEL, TRUST, names_model, open_model
 from hmt.errors import UserError
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ def explain(
         None, min=1, help="Decoder layer whose attention is shown, from 1. Default: mean of all."
     ),
     device: str = DEVICE,
+    trust: bool = TRUST,
 ) -> None:
     """Show why the model waited, word by word.
 
@@ -68,11 +69,11 @@ def explain(
                 f"{'the sentence' if sentence is not None else '--' + next(iter(chosen))}."
             )
         found = _record(record, index)
-        loaded = open_model(model, device) if model is not None else None
+        loaded = open_model(model, device, trust=trust) if model is not None else None
         explanation = explain_record(found, loaded, layer)
     else:
         model, sentence = _model_and_sentence(model, sentence)
-        loaded = open_model(model, device)
+        loaded = open_model(model, device, trust=trust)
         settings = knobs.settings(chosen, loaded.system.Knobs, loaded.system.name)
         explanation = explained(loaded, sentence, layer, **settings)
     _write(explanation, output, png, data)

@@ -8,7 +8,7 @@ from typing import Any
 import typer
 
 from hmt.cli._app import app
-from hmt.cli._model import MODEL, open_model
+from hmt.cli._model import MODEL, TRUST, open_model
 
 
 class Format(StrEnum):
@@ -22,16 +22,19 @@ class Format(StrEnum):
 def info(
     model: str | None = MODEL,
     style: Format = typer.Option(Format.text, "--format", help="text for people, or json."),
+    trust: bool = TRUST,
 ) -> None:
     """Describe a model: system, sizes, knobs, training."""
-    from hmt.models.directory import WEIGHTS, unshared
+    from hmt.models.directory import WEIGHTS
     from hmt.models.model import PRETRAINED
+    from hmt.models.weights import count_parameters
+    from hmt.plain import to_plain
 
-    loaded = open_model(model)
+    loaded = open_model(model, trust=trust)
     described: dict[str, Any] = {
         "model": str(model or PRETRAINED),
-        "system": loaded.system.name,
-        "parameters": sum(tensor.numel() for tensor in unshared(loaded.system).values()),
+        "system": loaded.config.system,
+        "parameters": count_parameters(loaded.system),
     }
     # a model on the hub has no directory that its name would say
     weights = Path(model or PRETRAINED) / WEIGHTS
@@ -43,16 +46,17 @@ def info(
             "target": loaded.target_tokenizer.size,
             "is_shared": loaded.source_tokenizer is loaded.target_tokenizer,
         },
-        **{name: loaded.config.get(name, {}) for name in ("config", "knobs", "facts")},
     }
+    shown = ("languages", "avoids_loops", "config", "knobs", "facts")
+    described |= {name: to_plain(getattr(loaded.config, name)) for name in shown}
     if style is Format.json:
         typer.echo(json.dumps(described, ensure_ascii=False))
         return
     lines = _flat(described)
     width = max(len(name) for name, _ in lines)
-    shown = [f"{n:{width}}  {f'{v:,}' if type(v) is int else v}" for n, v in lines]
+    texts = [f"{n:{width}}  {f'{v:,}' if type(v) is int else v}" for n, v in lines]
     # at once: where the output fails there is nothing instead of a half
-    typer.echo("\n".join(shown))
+    typer.echo("\n".join(texts))
 
 
 def _flat(table: dict[str, Any], where: str = "") -> list[tuple[str, Any]]:

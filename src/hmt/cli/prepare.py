@@ -12,7 +12,7 @@ from hmt.cli._app import app
 from hmt.cli._progress import bars
 
 if TYPE_CHECKING:
-    from hmt.text.prepare import Report
+    from hmt.text.corpus import Report
 
 logger = logging.getLogger(__name__)
 

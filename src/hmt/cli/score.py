@@ -10,7 +10,7 @@ import typer
 
 from hmt.cli import _knobs as knobs
 from hmt.cli._app import app
-from hmt.cli._model import DEVICE, MAX_BATCH, MODEL, open_model
+from hmt.cli._model import DEVICE, MAX_BATCH, MODEL, TRUST, open_model
 
 if TYPE_CHECKING:
     from hmt.text.tokenizer import Tokenizer
@@ -34,6 +34,7 @@ def score(
     ),
     batch: int = typer.Option(16, min=1, max=MAX_BATCH, help="Pairs computed side by side."),
     device: str = DEVICE,
+    trust: bool = TRUST,
 ) -> None:
     """Force given translations and print one JSON object per pair.
 
@@ -50,7 +51,7 @@ def score(
     from hmt.metrics.alignment import PolicyQuality, read_alignments
     from hmt.metrics.latency import latency
 
-    loaded = open_model(model, device)
+    loaded = open_model(model, device, trust=trust)
     chosen = knobs.settings(knobs.given(context), loaded.system.Knobs, loaded.system.name)
     text = read_parallel(source, target)
     targets = text.references or ()

@@ -35,7 +35,6 @@ def train(
       hmt train recipe.toml --set training.updates=500
       torchrun --nproc-per-node 2 -m hmt train recipe.toml
     """
-    from hmt.evaluation.held_out import streamed
     from hmt.training.recipe import load_recipe
     from hmt.training.train import train as run
 
@@ -43,7 +42,7 @@ def train(
     if not is_first:
         logging.getLogger().setLevel(logging.WARNING)
     with training_bar(sys.stderr.isatty() and is_first) as report:
-        result = run(load_recipe(recipe, overrides), validate=streamed, report=report)
+        result = run(load_recipe(recipe, overrides), report)
     if result.is_finished:
         done = f"Finished after {result.step:,} updates" if result.step else "Composed"
         logger.info("%s: %s", done, result.directory)

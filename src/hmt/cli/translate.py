@@ -11,7 +11,7 @@ import typer
 from hmt.cli import _knobs as knobs
 from hmt.cli import _words as words
 from hmt.cli._app import app
-from hmt.cli._model import DEVICE, INT8, MODEL, open_model
+from hmt.cli._model import DEVICE, INT8, MODEL, TRUST, open_model
 
 if TYPE_CHECKING:
     from hmt.models.model import Model
@@ -37,6 +37,7 @@ def translate(
         False, "--sentences", help="Split running text into sentences at punctuation."
     ),
     device: str = DEVICE,
+    trust: bool = TRUST,
     int8: bool = INT8,
 ) -> None:
     """Translate words from standard input while they arrive.
@@ -49,7 +50,7 @@ def translate(
       echo "Guten Morgen ." | hmt translate
       hmt translate model --lower 3 < text.de
     """
-    loaded = open_model(model, device, int8)
+    loaded = open_model(model, device, int8, trust)
     chosen = knobs.settings(knobs.given(context), loaded.system.Knobs, loaded.system.name)
     session = loaded.session(cuts_sentences, **chosen)
     events = Events(loaded)
