@@ -16,6 +16,8 @@ from random_systems import DIMS, SYMBOLS, assert_close, ended, lively, sentences
 from torch import Tensor, nn
 
 from hmt.errors import UserError
+from hmt.model.attention import Attended, CrossAttention, join_heads
+from hmt.model.passes import Pass
 from hmt.models.directory import load_system, save_system
 from hmt.streaming.engine import Engine
 from hmt.systems import SYSTEMS, build
@@ -196,12 +198,31 @@ def test_a_plan_changes_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> N
     assert asked > 10
 
 
+def checked_attention(
+    self: CrossAttention, x: Tensor, source: Tensor, at: Pass, register: Tensor | None
+) -> Attended:
+    """Cross-attention whose output must be the sum of the values by the weights that it shows."""
+    done = attention_forward(self, x, source, at, register)
+    assert (done.weights is not None) == at.is_watched
+    if done.weights is not None:
+        full = at.packing.unpack(done.weights.flatten(1)).unflatten(-1, done.weights.shape[1:])
+        context = full.transpose(1, 2) @ source[1]  # (B, H, Q, D / H)
+        assert_close(self.output(at.packing.pack(join_heads(context))), done.out)
+    return done
+
+
+attention_forward = CrossAttention.forward
+
+
 @every_system
-def test_watching_shows_every_row_and_changes_nothing(name: str) -> None:
+def test_watching_shows_every_row_and_changes_nothing(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Attention of every layer and head, all of it on source that was read.
 
     Planted: weights shown without the shares of heads; rows of a pass shown in another order.
     """
+    monkeypatch.setattr(CrossAttention, "forward", checked_attention)
     system = sample_system(name)
     sources = sentences(5, seed=17)
     rows = 0
