@@ -98,7 +98,7 @@ def _step(way: str, tokens: int) -> None:
     system = random_system("hmt", "asked", lower=LOWER, states=STATES).train()
     batch = make_batch(source, target)
     before = _start()
-    system.loss(batch, draw).total.sum().backward()
+    system.training_loss(batch, draw).total.sum().backward()
     sys.stdout.write(str(_peak() - before))
 
 

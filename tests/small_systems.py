@@ -65,11 +65,11 @@ def reads_of(streams: Sequence[Stream]) -> Tensor:
 def assert_padding_changes_nothing(system: System, batch: Batch) -> None:
     """Losses and gradients of a padded batch are those of its sentences one by one."""
     system.zero_grad()
-    together = system.loss(batch).total
+    together = system.validation_loss(batch).total
     together.sum().backward()
     gradient = {name: p.grad.clone() for name, p in system.named_parameters()}
     system.zero_grad()
-    alone = [system.loss(cut(batch, n)).total for n in range(len(batch.source))]
+    alone = [system.validation_loss(cut(batch, n)).total for n in range(len(batch.source))]
     torch.cat(alone).sum().backward()
     torch.testing.assert_close(together, torch.cat(alone))
     for name, parameter in system.named_parameters():

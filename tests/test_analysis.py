@@ -1,5 +1,6 @@
 """Curves, tables and explanations: the right numbers, drawn where they belong, and nothing else."""
 
+import dataclasses
 import io
 import json
 import math
@@ -24,7 +25,6 @@ from hmt.analysis.figures import curve_figure, save_figure
 from hmt.analysis.html_page import html_page
 from hmt.analysis.picture import picture
 from hmt.analysis.published import published, published_names
-from hmt.analysis.replay import attention_weights
 from hmt.analysis.tables import latex_table, markdown_table
 from hmt.analysis.waits import waits
 from hmt.cli import run
@@ -32,9 +32,10 @@ from hmt.errors import UserError
 from hmt.evaluation.points import add_point
 from hmt.evaluation.records import write_records
 from hmt.metrics.scores import score
-from hmt.model.attention import CrossAttention, Packing, SourceView, split_parts
+from hmt.model.attention import CrossAttention, split_parts
 from hmt.model.dims import Dims
-from hmt.model.rows import Rows
+from hmt.model.passes import Packing, whole_pass
+from hmt.model.rows import Rows, plain_bias
 from hmt.models.model import Model
 from hmt.streaming.record import Record
 from hmt.systems import SYSTEMS
@@ -174,9 +175,14 @@ def test_attention_of_a_module_is_the_softmax_of_its_scores() -> None:
     cross = CrossAttention(Dims(9, 9, width=8, heads=2)).double()
     length, moment = 11, torch.tensor([[3, 11, 1]])  # more source tokens than a head is wide
     x, h = torch.randn(3, 8).double(), torch.randn(1, length, 8).double()
-    zeros = torch.zeros(1, 3)
-    view = SourceView(Rows(moment, moment, moment, zeros), torch.tensor([length]))
-    found = attention_weights(cross, x, split_parts(cross.read(h), 2, 8), view, Packing(1, 3))
+    rows = Rows.of(moment, moment)
+    bias = plain_bias(rows, rows, h.dtype)
+    at = whole_pass(rows, bias, Packing(1, 3), h, torch.tensor([length]))
+    source = split_parts(cross.read(h), 2, 8)
+    assert cross(x, source, at, None).weights is None, "computed only for those who watch"
+    attended = cross(x, source, dataclasses.replace(at, is_watched=True), None)
+    assert torch.equal(attended.out, cross(x, source, at, None).out)
+    found = attended.weights.mean(1)
     for row in range(3):
         own = []
         for head in range(2):

@@ -4,7 +4,7 @@ import os
 import random
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -22,13 +22,15 @@ from hmt.errors import UserError
 from hmt.evaluation.audit import Report, audit, audit_agent, compare, invented, points
 from hmt.evaluation.simuleval import answers
 from hmt.model import transformer
-from hmt.model.attention import SourceView, source_bias
+from hmt.model.rows import source_bias
 from hmt.model.transformer import Transformer
 from hmt.models.model import Model
+from hmt.streaming import engine
 from hmt.streaming.cache import Cache
 from hmt.streaming.engine import Engine
 from hmt.streaming.record import Record
 from hmt.systems import SYSTEMS
+from hmt.systems.stream import Stream
 from hmt.text.symbols import EOS
 from hmt.text.tokenizer import Tokenizer, train_bpe, word_tokenizer
 
@@ -114,11 +116,11 @@ def plant_off_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
         get = self.source.get
         monkeypatch.setattr(self.source, "get", lambda n, slots, length: get(n, slots, length + 1))
 
-    def later(self: SourceView, length: int, dtype: torch.dtype) -> torch.Tensor:
-        return source_bias(self.rows.moment + 1, length, dtype)[:, None]
+    def later(moment: torch.Tensor, length: int, dtype: torch.dtype) -> torch.Tensor:
+        return source_bias(moment + 1, length + 1, dtype)
 
     monkeypatch.setattr(Cache, "__init__", one_more)
-    monkeypatch.setattr(SourceView, "bias", later)
+    monkeypatch.setattr(engine, "source_bias", later)
 
 
 def plant_peeking_tokenizer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,14 +167,24 @@ def test_planted_leaks_are_found(
 def test_a_tiny_leak_is_found(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
     """The length of the whole source shows in the fifth digit of log-probabilities."""
     model = model_of("wait-k", tokenizer)
-    write = Engine._write
+    advance, translate = Engine.advance, Engine.translate
 
-    def tell(self: Any, part: int, streams: list[Any], output: Any, writers: list[Any]) -> None:
-        write(self, part, streams, output, writers)
-        for n, _, _ in writers:
-            streams[n].log_probs[-1] += 1e-5 * len(streams[n].source)
+    def leak(stream: Stream) -> None:
+        shifted = [p + 1e-5 * len(stream.source) for p in stream.log_probs]
+        stream.log_probs[:] = shifted
 
-    monkeypatch.setattr(Engine, "_write", tell)
+    def leaky_advance(self: Engine, streams: list[Stream]) -> None:
+        advance(self, streams)
+        for stream in streams:
+            leak(stream)
+
+    def leaky_translate(self: Engine, *args: Any) -> Iterator[tuple[int, Stream]]:
+        for n, stream in translate(self, *args):
+            leak(stream)
+            yield n, stream
+
+    monkeypatch.setattr(Engine, "advance", leaky_advance)
+    monkeypatch.setattr(Engine, "translate", leaky_translate)
     report = audit(model, sentences(1), probes=4)
     assert not report.is_clean
     assert "log-probability of write 1" in str(report.leaks[0])

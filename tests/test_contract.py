@@ -3,6 +3,7 @@
 Each test names a bug that was planted and that it was seen to catch.
 """
 
+import copy
 import dataclasses
 import random
 from collections.abc import Sequence
@@ -16,12 +17,14 @@ from random_systems import DIMS, SYMBOLS, assert_close, ended, lively, sentences
 from torch import Tensor, nn
 
 from hmt.errors import UserError
+from hmt.model.attention import Attended, CrossAttention, join_heads
+from hmt.model.passes import Pass
 from hmt.models.directory import load_system
 from hmt.streaming.engine import Engine
 from hmt.systems import SYSTEMS, build
 from hmt.systems.batch import Batch, make_batch, pad
-from hmt.systems.contract import System
-from hmt.systems.stream import Stream
+from hmt.systems.contract import Loss, PassOutput, System
+from hmt.systems.stream import Plan, Read, Stream
 from hmt.text.symbols import EOS
 
 # Settings under which a small random model shows more of its policy than under the defaults.
@@ -73,7 +76,7 @@ def assert_same(a: Stream, b: Stream) -> None:
 def gradients(system: System, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
     """Losses of the sentences and the gradient of their sum."""
     system.zero_grad()
-    total = system.losses(batch, knobs_of(system)).total
+    total = system.loss(batch, knobs_of(system)).total
     total.sum().backward()
     return total.detach(), {
         name: torch.zeros_like(p) if p.grad is None else p.grad.clone()
@@ -119,9 +122,9 @@ def beside_one_that_is_ahead(system: System, source: list[int]) -> Stream:
     """A stream whose passes it shares with another that has read more."""
     engine = Engine(system, slots=2)
     ahead, stream = engine.open(knobs_of(system)), engine.open(knobs_of(system))
-    engine.push(ahead, [4, 5, 6, 7, 8, 9, 10, 4, 5, 6, 7, 8])
-    for _ in range(5):
-        engine._round([ahead])
+    engine.push(ahead, [4, 5, 6, 7, 8, 9, 10])
+    engine.advance([ahead])
+    engine.push(ahead, [4, 5, 6, 7, 8])
     engine.push(stream, source)
     engine.finish(stream)
     engine.advance([ahead, stream])
@@ -165,12 +168,84 @@ def test_how_the_source_arrives_does_not_matter(name: str) -> None:
         for token in source:
             engine.push(stream, [token])
             engine.advance([stream])
-            if stream.has_ended:
+            if stream.target_ended:
                 break
         else:
             engine.finish(stream)
             engine.advance([stream])
         assert_same(stream, at_once)
+
+
+@every_system
+def test_a_plan_changes_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Asked twice, a system plans the same, and the stream is as it was.
+
+    Planted: memory moved on by `plan`.
+    """
+    system = sample_system(name)
+    plan, asked = system.plan, 0
+
+    def plan_twice(stream: Stream) -> Plan | Read:
+        nonlocal asked
+        asked += 1
+        before = copy.deepcopy(stream)
+        first, second = plan(stream), plan(stream)
+        assert first == second
+        assert stream == before
+        return first
+
+    monkeypatch.setattr(system, "plan", plan_twice)
+    stream_all(system, sentences(5, seed=16), slots=2)
+    assert asked > 10
+
+
+def checked_attention(
+    self: CrossAttention, x: Tensor, source: Tensor, at: Pass, register: Tensor | None
+) -> Attended:
+    """Cross-attention whose output must be the sum of the values by the weights that it shows."""
+    done = attention_forward(self, x, source, at, register)
+    assert (done.weights is not None) == at.is_watched
+    if done.weights is not None:
+        full = at.packing.unpack(done.weights.flatten(1)).unflatten(-1, done.weights.shape[1:])
+        context = full.transpose(1, 2) @ source[1]  # (B, H, Q, D / H)
+        assert_close(self.output(at.packing.pack(join_heads(context))), done.out)
+    return done
+
+
+attention_forward = CrossAttention.forward
+
+
+@every_system
+def test_watching_shows_every_row_and_changes_nothing(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Attention of every layer and head, all of it on source that was read.
+
+    Planted: weights shown without the shares of heads; rows of a pass shown in another order.
+    """
+    monkeypatch.setattr(CrossAttention, "forward", checked_attention)
+    system = sample_system(name)
+    sources = sentences(5, seed=17)
+    rows = 0
+
+    def watch(streams: Sequence[Stream], plans: Sequence[Plan], output: PassOutput) -> None:
+        nonlocal rows
+        assert len(output.attention) == DIMS.decoder_layers
+        planned = [row for plan in plans for row in plan.rows]
+        rows += len(planned)
+        for weights in output.attention:
+            assert weights.shape[:2] == (len(planned), DIMS.heads)
+            assert_close(weights.sum(-1).mean(1), torch.ones(len(planned)))
+            for row, own in zip(planned, weights, strict=True):
+                assert not own[:, row.moment :].any()
+
+    engine = Engine(system, 3, watch=watch)
+    watched = dict(engine.translate(sources, knobs_of(system)))
+    assert rows == engine.counts.rows > 0
+    alone = Engine(system, 3)
+    for n, stream in alone.translate(sources, knobs_of(system)):
+        assert_same(stream, watched[n])
+        assert stream.log_probs == watched[n].log_probs
 
 
 @every_system
@@ -235,9 +310,16 @@ def test_every_parameter_gets_a_gradient(name: str) -> None:
     """
     system = sample_system(name).train()
     batch = make_batch(ended(sentences(6, seed=11)), ended(sentences(6, seed=12)))
-    system.loss(batch, random.Random(1)).total.sum().backward()
+    system.training_loss(batch, random.Random(1)).total.sum().backward()
     idle = [n for n, p in system.named_parameters() if p.grad is None or not p.grad.any()]
     assert not idle
+
+
+def loss_of(system: System, batch: Batch, draw: int | None) -> Loss:
+    """The loss of validation, or that of training under a draw."""
+    if draw is None:
+        return system.validation_loss(batch)
+    return system.training_loss(batch, random.Random(draw))
 
 
 @every_system
@@ -251,9 +333,9 @@ def test_draws_decide_the_loss(name: str) -> None:
     with torch.no_grad():
         for draw in (None, 1, 2):
             random.seed(5)
-            first = system.loss(batch, None if draw is None else random.Random(draw))
+            first = loss_of(system, batch, draw)
             random.seed(6)
-            again = system.loss(batch, None if draw is None else random.Random(draw))
+            again = loss_of(system, batch, draw)
             assert torch.equal(first.total, again.total)
             assert first.parts.keys() == again.parts.keys()
             assert first.total.shape == (6,)

@@ -1,30 +1,37 @@
 """Streaming: one stream, many streams and the teacher-forced pass compute the same numbers."""
 
-import functools
 import itertools
 import math
 import random
 import time
 from collections import Counter
+from functools import cache, partial
+from typing import Any
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lively import lively_hmt, naive_moments, naive_pass, random_tokens, run_alone
+from lively import lively_hmt, naive_moments, naive_pass, random_tokens, run_alone, small_dims
+from torch import Tensor
 
 from hmt.bench.setting import random_system
 from hmt.errors import UserError
+from hmt.model.attention import CrossAttention, Look
+from hmt.model.dims import Dims
+from hmt.model.passes import Pass
+from hmt.model.transformer import Transformer
 from hmt.streaming.cache import FIRST_CAPACITY
 from hmt.streaming.engine import LENGTH_EXTRA, LENGTH_FACTOR, Engine
 from hmt.systems.batch import make_batch
 from hmt.systems.hmt import HMT, HMTKnobs
 from hmt.systems.stream import Stream
+from hmt.systems.wait_k import WaitK, WaitKConfig, WaitKKnobs
 from hmt.text.symbols import EOS
 
 some = settings(max_examples=12, deadline=None, database=None, derandomize=True)
 seeds = st.integers(0, 10**6)
-model = functools.cache(lively_hmt)
+model = cache(lively_hmt)
 
 
 def random_knobs(draw: random.Random, attention: tuple[str, ...] = ("multiple", "max")) -> HMTKnobs:
@@ -66,7 +73,7 @@ def run_mixed(
             active[n] = engine.open(knobs[n])
         for n, stream in active.items():
             left = sources[n][len(stream.source) :]
-            if stream.is_finished or draw.random() < 0.3:
+            if stream.source_ended or draw.random() < 0.3:
                 continue
             if left:
                 engine.push(stream, left[: draw.randint(1, 3)])
@@ -75,7 +82,7 @@ def run_mixed(
         group = [s for s in active.values() if draw.random() < 0.8]
         draw.shuffle(group)
         engine.advance(group)
-        for n in [n for n, s in active.items() if s.has_ended]:
+        for n in [n for n, s in active.items() if s.target_ended]:
             done[n] = active.pop(n)
             engine.close(done[n])
     return [s for s in done if s is not None], engine
@@ -302,13 +309,55 @@ def test_a_translation_that_never_ends_is_cut() -> None:
     with torch.no_grad():
         system.transformer.output.weight[EOS] = 0.0
     stream = run_alone(system, random_tokens(random.Random(0), 5), system.knobs())
-    assert stream.has_ended
+    assert stream.target_ended
     assert len(stream.target) <= LENGTH_FACTOR * 6 + LENGTH_EXTRA
     if stream.target[-1] != EOS:
         assert len(stream.target) == LENGTH_FACTOR * 6 + LENGTH_EXTRA
 
 
-def test_all_slots_taken_is_told() -> None:
+class Hearing(CrossAttention):
+    """Cross-attention that passes on what it is asked with."""
+
+    def __init__(self, dims: Dims, heard: list[Pass]) -> None:
+        super().__init__(dims)
+        self.heard = heard
+
+    def look(self, x: Tensor, query: Tensor, kept: Any, at: Pass, register: Any) -> Look:
+        self.heard.append(at)
+        return super().look(x, query, kept, at, register)
+
+
+class Heard(WaitK):
+    """Wait-k, which has no registers, with a setting for attention."""
+
+    def attention_setting(self, knobs: WaitKKnobs) -> float:
+        return knobs.k / 10
+
+
+def test_attention_is_given_the_state_of_every_stream() -> None:
+    """Each stream's own setting, source and whether it was read, in any system.
+
+    Planted bugs: a setting only for systems with registers; all that has arrived passes for read.
+    """
+    system, heard = Heard(WaitKConfig(small_dims())), []
+    system.transformer = Transformer(small_dims(), partial(Hearing, heard=heard))
+    engine = Engine(system, slots=2)
+    streams = [engine.open(WaitKKnobs(k=k), forced=[4] * 9) for k in (2, 3)]
+    for stream in streams:
+        engine.push(stream, [5, 6, 7, 8])
+    engine.finish(streams[0])
+    engine.advance(streams)
+    first, last = heard[0], heard[-1]
+    assert first.is_streaming and first.registers == () and not first.is_watched
+    assert first.setting.tolist() == pytest.approx([0.2, 0.3])
+    assert first.source_length.tolist() == [2, 3]
+    assert first.source_read.tolist() == [False, False]
+    assert last.setting.tolist() == pytest.approx([0.2])
+    assert last.source_length.tolist() == [5]
+    assert last.source_read.tolist() == [True]
+
+
+def test_all_slots_taken_is_reported() -> None:
     engine = Engine(lively_hmt(0), slots=1)
     stream = engine.open()
     with pytest.raises(UserError, match="slots"):

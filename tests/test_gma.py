@@ -9,8 +9,9 @@ from small_systems import DIMS, assert_padding_changes_nothing, enlarged, pairs,
 from torch import Tensor
 
 from hmt.errors import UserError
-from hmt.model.attention import Packing, SourceView, split_parts
-from hmt.model.rows import Rows
+from hmt.model.attention import reports_of, split_parts
+from hmt.model.passes import Packing, whole_pass
+from hmt.model.rows import Row, Rows, plain_bias
 from hmt.systems import build
 from hmt.systems.contract import PassOutput
 from hmt.systems.gma import GMA, Aligned, Gaussian, GMAConfig, gaussian_bias
@@ -27,27 +28,33 @@ class Stepping(Gaussian):
         return torch.tensor(self.given, dtype=torch.float64)[:, None]
 
 
-def told_of(steps: list[float], source: int, delta: float) -> Aligned:
+def report_of(steps: list[float], source: int, delta: float) -> Aligned:
     """One layer with these increments on one sentence."""
     layer = Stepping(DIMS).double()
     object.__setattr__(layer, "given", steps)
     i = torch.arange(1, len(steps) + 1)[None]
-    rows = Rows(i, torch.full_like(i, source), torch.zeros_like(i), torch.zeros_like(i))
-    view = SourceView(rows, torch.tensor([source]), dial=torch.tensor([delta], dtype=torch.float64))
+    rows = Rows.of(i, torch.full_like(i, source))
+    h = torch.randn(1, source, DIMS.width, dtype=torch.float64)
+    at = whole_pass(
+        rows,
+        plain_bias(rows, rows, h.dtype),
+        Packing(1, len(steps)),
+        h,
+        torch.tensor([source]),
+        setting=delta,
+    )
     x = torch.randn(len(steps), DIMS.width, dtype=torch.float64)
-    kept = layer.read(torch.randn(1, source, DIMS.width, dtype=torch.float64))
-    seen = split_parts(kept, DIMS.heads, DIMS.width)
-    told: Aligned = layer(x, seen, view, Packing(1, len(steps)))[1]
-    return told
+    attended = layer(x, split_parts(layer.read(h), DIMS.heads, DIMS.width), at, None)
+    return reports_of(Aligned, [attended.report])[0]
 
 
 @pytest.mark.parametrize(("delta", "spans"), [(1.0, [2, 2, 3, 5, 6]), (2.0, [3, 3, 4, 6, 6])])
 def test_worked_case(delta: float, spans: list[int]) -> None:
     """GM-1; the first increment does not count."""
-    told = told_of([7.7, 1.0, 0.5, 2.2, 1.3], source=6, delta=delta)
-    assert told.position[0].tolist() == pytest.approx([0.9, 1.0, 1.5, 3.7, 5.0])
-    assert told.span[0].clamp(max=6).tolist() == spans
-    assert told.register.item() == pytest.approx(5.0), "the sum goes on without the clamp"
+    report = report_of([7.7, 1.0, 0.5, 2.2, 1.3], source=6, delta=delta)
+    assert report.position[0].tolist() == pytest.approx([0.9, 1.0, 1.5, 3.7, 5.0])
+    assert report.span[0].clamp(max=6).tolist() == spans
+    assert report.register.item() == pytest.approx(5.0), "the sum goes on without the clamp"
 
 
 def test_increments_are_those_of_the_scaled_query() -> None:
@@ -86,8 +93,8 @@ def test_positions_go_forward() -> None:
     """GM-4: increasing once they leave the lower end of their range, spans never shrink."""
     torch.manual_seed(4)
     system = enlarged(GMA(GMAConfig(DIMS)))
-    for told in system.forward_tokens(pairs([9], [12]), system.knobs()).told:
-        position, span = told.position[0], told.span[0]
+    for report in system.forward_tokens(pairs([9], [12]), system.knobs()).reported(Aligned):
+        position, span = report.position[0], report.span[0]
         free = (position > 0.9) & (position < 1100)
         assert (position.diff()[free[1:]] > 0).all()
         assert (span.diff() >= 0).all()
@@ -102,7 +109,7 @@ def test_streaming_is_the_training_pass(delta: float, seed: int) -> None:
     batch = pairs([7, 4, 12, 1, 9], [6, 8, 10, 3, 5], seed)
     done = system.forward_tokens(batch, system.knobs())
     gold = done.spread(system.gold(batch, done)[0])
-    spans = torch.stack([told.span for told in done.told]).amax(0)
+    spans = torch.stack([report.span for report in done.reported(Aligned)]).amax(0)
     reads = spans.minimum(batch.source_length[:, None]).cummax(1).values
     streams = streamed(system, batch, slots=3)
     for n, stream in enumerate(streams):
@@ -117,12 +124,16 @@ def test_streaming_is_the_training_pass(delta: float, seed: int) -> None:
 def test_the_first_layer_that_asks_is_served_first() -> None:
     """What later layers ask for follows from source that the first has not seen yet."""
     system = GMA(GMAConfig(DIMS))
-    plan = Plan([1], [3], [0], is_tentative=True)
-    told = [Aligned(torch.zeros(1, 1), torch.tensor([[n]]), torch.zeros(1)) for n in (2, 5, 9)]
-    output = PassOutput(torch.zeros(1, 16), torch.zeros(1, 16), [1], told, system.transformer)
-    assert system.decide([Stream(0, system.knobs(), read=3)], [plan], output) == [Read(5)]
-    assert system.decide([Stream(0, system.knobs(), read=9)], [plan], output) == [Write(0)]
-    ended = Stream(0, system.knobs(), read=3, source=[5, 6, EOS], is_finished=True)
+    plan = Plan([Row(1, 3)], drops_unless_written=True)
+    reports = tuple(
+        Aligned(register=torch.zeros(1), position=torch.zeros(1, 1), span=torch.tensor([[n]]))
+        for n in (2, 5, 9)
+    )
+    states = torch.zeros(1, 16)
+    output = PassOutput(states, lambda: states, [1], reports, system.transformer)
+    assert system.decide([Stream(0, system.knobs(), None, read=3)], [plan], output) == [Read(5)]
+    assert system.decide([Stream(0, system.knobs(), None, read=9)], [plan], output) == [Write(0)]
+    ended = Stream(0, system.knobs(), None, read=3, source=[5, 6, EOS], source_ended=True)
     assert system.decide([ended], [plan], output) == [Write(0)]
 
 
@@ -179,14 +190,14 @@ def test_positions_learn_from_mean_and_width() -> None:
     system = enlarged(GMA(GMAConfig(DIMS, delta=4.0)), 1.0)
     batch = pairs([9, 7], [6, 5])
     cross: Any = system.transformer.decoder[0].cross
-    system.loss(batch).total.sum().backward()
+    system.validation_loss(batch).total.sum().backward()
     slope = cross.step.weight.grad[0, 3].item()
     assert cross.hidden.weight.grad.abs().max() > 1e-6
     values = []
     for shift in (1e-5, -2e-5):
         with torch.no_grad():
             cross.step.weight[0, 3] += shift
-            values.append(system.loss(batch).total.sum().item())
+            values.append(system.validation_loss(batch).total.sum().item())
     assert slope == pytest.approx((values[0] - values[1]) / 2e-5, rel=1e-4)
 
 
@@ -196,7 +207,7 @@ def test_large_steps_stay_finite() -> None:
     with torch.no_grad():
         for layer in system.transformer.decoder:
             layer.cross.step.weight.mul_(1e4)
-    loss = system.loss(pairs([9, 7], [6, 5])).total.sum()
+    loss = system.validation_loss(pairs([9, 7], [6, 5])).total.sum()
     loss.backward()
     assert loss.isfinite()
     assert all(p.grad.isfinite().all() for p in system.parameters())

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 from hmt.evaluation.forced import forced
-from hmt.model.attention import SourceView
 from hmt.models.fairseq import convert_fairseq
 from hmt.models.model import Model, load
 from hmt.systems.batch import make_batch
@@ -63,7 +63,7 @@ def test_forced_decoding(golden: Path, model: Model, name: str) -> None:
         assert got["target_tokens"] == [*row["target"].split(), "</s>"]
 
 
-def test_features(golden: Path, model: Model) -> None:
+def test_features(golden: Path, model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     """Encoder states, decoder states and whole distributions of three pairs."""
     tensors = np.load(golden / "tensors.npz")
     system = model.system
@@ -74,19 +74,15 @@ def test_features(golden: Path, model: Model) -> None:
         states: list[torch.Tensor] = []
         with torch.inference_mode():
             h = system.transformer.encode(torch.tensor([source]))
-            decode = system.transformer.decode
+            translation = system.translation
 
-            def spy(*given: Any, decode: Any = decode, states: Any = states) -> Any:
-                assert isinstance(given[3], SourceView)
-                out = decode(*given)
-                states.append(out.states)
-                return out
+            def spy(*given: Tensor, call: Any = translation, states: Any = states) -> Any:
+                states.append(given[0])
+                return call(*given)
 
-            system.transformer.decode = spy  # type: ignore[method-assign]
-            try:
-                table = system.forward_states(make_batch([source], [target]), system.knobs()).table
-            finally:
-                del system.transformer.decode
+            monkeypatch.setattr(system, "translation", spy)
+            table = system.forward_states(make_batch([source], [target]), system.knobs()).table
+            monkeypatch.undo()
             log_prob = system.transformer.output(states[0]).log_softmax(-1)
         assert np.allclose(h, tensors[f"{n}.encoder_output"], rtol=TOLERANCE, atol=TOLERANCE)
         shape = tensors[f"{n}.state_output"].shape

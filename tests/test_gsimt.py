@@ -161,7 +161,7 @@ def test_losses_are_those_of_the_definition() -> None:
     batch = pairs([4], [3])
     cells = system.forward_cells(batch)
     c = certain_at_end(cells.confidence[0].sigmoid())
-    parts = system.loss(batch).parts
+    parts = system.validation_loss(batch).parts
     every = {path: path_probability(path, c) for path in paths(3, 4)}
     marginal = sum(
         p * sum(cells.gold[0, i, j] for i, j in enumerate(path)).exp() for path, p in every.items()
@@ -174,7 +174,7 @@ def test_losses_are_those_of_the_definition() -> None:
     torch.testing.assert_close(parts["latency"][0], latency)
     smooth = 0.9 * cells.gold[0] + 0.1 * cells.mean[0]
     torch.testing.assert_close(parts["state"][0], -smooth.mean(-1).sum())
-    direct = lattice_system(latency="delay").loss(batch).parts["latency"][0]
+    direct = lattice_system(latency="delay").validation_loss(batch).parts["latency"][0]
     delay = sum(
         p * sum(j + 1 - (i + 1) * 4 / 3 for i, j in enumerate(path)) / 3
         for path, p in every.items()

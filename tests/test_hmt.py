@@ -95,7 +95,7 @@ def test_packed_states_equal_the_copies_of_the_paper(
     system = lively_hmt(seed % 5, lower, states, attention=mode)
     knobs = system.knobs()
     sources, targets = random_pairs(seed)
-    got = system.losses(make_batch(sources, targets), knobs)
+    got = system.loss(make_batch(sources, targets), knobs)
     naive = [naive_losses(system, s, t, knobs) for s, t in zip(sources, targets, strict=True)]
     for name in ("hmm", "latency", "state"):
         expected = torch.stack([loss[name] for loss in naive])
@@ -117,9 +117,9 @@ def test_a_sentence_alone_equals_itself_in_a_batch(
     """
     system = lively_hmt(seed % 5, lower, states, attention=mode)
     sources, targets = random_pairs(seed, 4)
-    together = system.losses(make_batch(sources, targets), system.knobs())
+    together = system.loss(make_batch(sources, targets), system.knobs())
     alone = [
-        system.losses(make_batch([s], [t]), system.knobs())
+        system.loss(make_batch([s], [t]), system.knobs())
         for s, t in zip(sources, targets, strict=True)
     ]
     for name, value in together.parts.items():
@@ -139,7 +139,7 @@ def test_padding_may_hold_anything() -> None:
         batch.target_length,
     )
     assert not torch.equal(batch.source, dirty.source)
-    one, other = (system.losses(b, system.knobs()).total for b in (batch, dirty))
+    one, other = (system.loss(b, system.knobs()).total for b in (batch, dirty))
     assert torch.equal(one, other)
 
 
@@ -148,7 +148,7 @@ def test_pre_norm_and_shared_embeddings_compute_the_same_way() -> None:
     changed = {"norm": "pre", "share_embeddings": True, "tie_output": True}
     system = lively_hmt(2, 1, 3, **changed)
     sources, targets = random_pairs(8)
-    got = system.losses(make_batch(sources, targets), system.knobs())
+    got = system.loss(make_batch(sources, targets), system.knobs())
     for n, (s, t) in enumerate(zip(sources, targets, strict=True)):
         naive = naive_losses(system, s, t, system.knobs())
         assert float(got.parts["hmm"][n].detach()) == pytest.approx(naive["hmm"].item(), abs=1e-9)
@@ -159,7 +159,7 @@ def test_best_path_variant_is_below_the_sum_over_paths() -> None:
     best = HMT(dataclasses.replace(system.config, path="best")).double().eval()
     best.load_state_dict(system.state_dict())
     batch = make_batch(*random_pairs(3, 6))
-    one, other = (s.losses(batch, s.knobs()).parts["hmm"] for s in (system, best))
+    one, other = (s.loss(batch, s.knobs()).parts["hmm"] for s in (system, best))
     assert (other >= one - 1e-12).all()
     assert (other > one + 1e-3).any()
     assert all(torch.isfinite(g).all() for g in gradients(best, other.sum()))
@@ -188,16 +188,16 @@ def test_a_range_of_lower_is_sampled_per_batch() -> None:
     drawn = {system.sample(random.Random(n), batch).lower for n in range(60)}
     assert drawn == {1, 2, 3, 4}
     assert system.knobs().lower == 2
-    assert torch.equal(system.loss(batch).total, system.loss(batch).total)
+    assert torch.equal(system.validation_loss(batch).total, system.validation_loss(batch).total)
 
 
 def test_dropout_is_off_outside_training() -> None:
     system = HMT(HMTConfig(small_dims(dropout=0.5)))
     batch = make_batch(*random_pairs(1))
     system.train()
-    assert not torch.equal(system.loss(batch).total, system.loss(batch).total)
+    assert not torch.equal(system.validation_loss(batch).total, system.validation_loss(batch).total)
     system.eval()
-    assert torch.equal(system.loss(batch).total, system.loss(batch).total)
+    assert torch.equal(system.validation_loss(batch).total, system.validation_loss(batch).total)
 
 
 @pytest.mark.parametrize(
@@ -228,4 +228,4 @@ def test_wrong_knobs_are_named(chosen: dict, named: str) -> None:
 def test_selected_attention_is_for_inference_only() -> None:
     system = lively_hmt(0)
     with pytest.raises(UserError, match="inference"):
-        system.losses(make_batch(*random_pairs(0)), system.knobs(attention="selected"))
+        system.loss(make_batch(*random_pairs(0)), system.knobs(attention="selected"))

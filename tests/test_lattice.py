@@ -12,12 +12,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lively import small_dims
 from torch import Tensor
 
 from hmt.model import lattice
 from hmt.model.rows import NEVER
-from hmt.systems.hmt import HMT, HMTConfig, States, expected_delay
+from hmt.systems.hmt import States, latency_loss, transitions
 from hmt.systems.hmt_states import state_table
 
 many = settings(max_examples=40, deadline=None, database=None, derandomize=True)
@@ -63,12 +62,8 @@ def make_case(shape: tuple[int, int, list[tuple[int, int]], int]) -> Case:
     return Case(States(table, confidence, gold, gold, size), source, target)
 
 
-def system() -> HMT:
-    return HMT(HMTConfig(small_dims()))
-
-
 def transition(own: dict[int, tuple[float, float]], before: int, moment: int) -> float:
-    """p(n | m) as the paper writes it (Eq. 7), for one token."""
+    """p(n | m) as the paper writes it (Eq. 6), for one token."""
     if moment < before:
         return 0.0
     waits = (1 - own[t][0] for t in range(max(before, min(own)), moment))
@@ -95,7 +90,7 @@ def paths(values: list[dict[int, tuple[float, float]]]) -> Iterator[tuple[list[i
 
 
 def weights(case: Case) -> tuple[Tensor, Tensor, Tensor]:
-    write, wait = system().transitions(case.states)
+    write, wait = transitions(case.states)
     return write, wait, write + case.states.spread(case.states.gold, NEVER)
 
 
@@ -160,9 +155,7 @@ def test_expected_latency_is_the_mean_over_all_paths(shape: tuple) -> None:
     """Planted bugs: delays counted from L + i - 1, not from lo_i; divided by the padded length."""
     case = make_case(shape)
     write, wait, _ = weights(case)
-    probability = lattice.moment_probability(write, wait)
-    target = torch.tensor(case.target)
-    got = expected_delay(probability, case.states.table.first, target)
+    got = latency_loss(case.states, write, wait, torch.tensor(case.target))
     for b in range(len(case.source)):
         values = case.values(b)
         expected = sum(
@@ -178,7 +171,7 @@ def test_every_row_of_transitions_sums_to_one(shape: tuple) -> None:
     """From every moment that the token before can have. Planted bug: the last state's own
     confidence in place of one."""
     case = make_case(shape)
-    write, wait = system().transitions(case.states)
+    write, wait = transitions(case.states)
     last = case.states.table.last
     for b in range(len(case.source)):
         for i in range(case.target[b]):

@@ -70,7 +70,7 @@ def train(
     for _ in range(updates):
         pairs = [language(draw) for _ in range(32)]
         batch = make_batch([[*s, EOS] for s, _ in pairs], [[*t, EOS] for _, t in pairs])
-        loss = system.loss(batch, draw).total.sum() / batch.target_length.sum()
+        loss = system.training_loss(batch, draw).total.sum() / batch.target_length.sum()
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

@@ -3,7 +3,6 @@
 import dataclasses
 import itertools
 from functools import partial
-from typing import Any
 
 import pytest
 import torch
@@ -14,12 +13,14 @@ from hmt.errors import UserError
 from hmt.metrics.latency import differentiable_average_lagging as reference_dal
 from hmt.model import lattice
 from hmt.model.delays import differentiable_average_lagging, expected_moment
+from hmt.model.passes import Pass
 from hmt.model.transformer import Transformer
 from hmt.systems import build
 from hmt.systems.mma import (
     MMA,
     MMAConfig,
     Monotonic,
+    all_delays,
     expected_alignment,
     head_divergence,
     look_back,
@@ -182,7 +183,7 @@ def test_certain_heads_train_as_they_stream(kind: str, seed: int) -> None:
     batch = pairs([7, 4, 9, 1], [6, 8, 5, 3], seed)
     done = system.forward_tokens(batch, system.knobs())
     gold = done.spread(system.gold(batch, done)[0])
-    delays = torch.cat([told.delay for told in done.told], dim=1)
+    delays = all_delays(done)
     delays = delays * done.is_real[:, None]
     torch.testing.assert_close(delays, delays.round())
     reads = delays.amax(1).cummax(1).values.round().long()
@@ -255,7 +256,7 @@ def test_latency_losses_reach_the_stopping_probabilities(kind: str, weight: str)
     """Without this gradient heads cannot learn when to stop."""
     torch.manual_seed(7)
     system = enlarged(MMA(MMAConfig(DIMS, kind=kind)), 1.0)
-    system.loss(pairs([7, 4], [6, 8])).parts[weight].sum().backward()
+    system.validation_loss(pairs([7, 4], [6, 8])).parts[weight].sum().backward()
     for layer in system.transformer.decoder:
         own = layer.cross.stop_query if kind == "lookback" else layer.cross.query
         assert own.weight.grad.abs().max() > 1e-6
@@ -265,9 +266,9 @@ def test_noise_is_for_training_only() -> None:
     torch.manual_seed(8)
     system = enlarged(MMA(MMAConfig(DIMS)))
     batch = pairs([7, 4], [6, 8])
-    assert torch.equal(system.loss(batch).total, system.loss(batch).total)
+    assert torch.equal(system.validation_loss(batch).total, system.validation_loss(batch).total)
     system.train()
-    assert not torch.equal(system.loss(batch).total, system.loss(batch).total)
+    assert not torch.equal(system.validation_loss(batch).total, system.validation_loss(batch).total)
     stop = torch.zeros(1, 1, 200, 200)
     spread = Monotonic(DIMS, "hard", noise=2.0).train().disturbed(stop).std()
     assert spread.item() == pytest.approx(2.0, rel=0.02), "the noise is a standard deviation"
@@ -278,13 +279,9 @@ class OnDiagonal(Monotonic):
 
     k = 3
 
-    def forward(self, x: Tensor, source: Tensor, view: Any, packing: Any) -> tuple[Tensor, Any]:
-        object.__setattr__(self, "view", view)
-        return super().forward(x, source, view, packing)
-
-    def stop_scores(self, packing: Any, x: Tensor, keys: Tensor) -> Tensor:
+    def stop_scores(self, x: Tensor, keys: Tensor, at: Pass) -> Tensor:
         place = torch.arange(keys.shape[2])
-        diagonal = self.view.rows.target + self.k - 2
+        diagonal = at.rows.target + self.k - 2
         hits = (place == diagonal[..., None]).to(x.dtype)[:, None]
         return (200 * hits - 100).expand(-1, self.heads, -1, -1)
 
@@ -300,7 +297,8 @@ def test_certain_stops_on_the_diagonal_are_wait_k() -> None:
     assert not unexpected
     assert all("stop_" in name for name in missing)
     batch = pairs([7, 4, 9, 1], [6, 8, 5, 3])
-    torch.testing.assert_close(system.eval().loss(batch).total, wait_k.loss(batch).total)
+    total = system.eval().validation_loss(batch).total
+    torch.testing.assert_close(total, wait_k.validation_loss(batch).total)
     for one, other in zip(streamed(system, batch), streamed(wait_k, batch), strict=True):
         assert one.reads == other.reads
         assert one.log_probs == pytest.approx(other.log_probs)

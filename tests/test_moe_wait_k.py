@@ -17,8 +17,9 @@ from training_runs import DIMS as TOY_DIMS
 from training_runs import prepare_toy, recipe
 
 from hmt.errors import UserError
-from hmt.model.attention import Packing, SourceView, split_parts
-from hmt.model.rows import Rows
+from hmt.model.attention import split_heads, split_parts
+from hmt.model.passes import Packing, Pass, whole_pass
+from hmt.model.rows import Rows, plain_bias
 from hmt.models.directory import load_system
 from hmt.systems.moe_wait_k import ExpertAttention, MoEWaitK, MoEWaitKConfig, expert_lags
 from hmt.systems.wait_k import WaitKKnobs
@@ -36,12 +37,13 @@ def test_the_experts_lags_are_those_of_the_authors() -> None:
         MoEWaitKConfig(DIMS, lags=(1, 2, 3))
 
 
-def expert_view(k: int, source: int, steps: int) -> SourceView:
+def expert_pass(k: int, source: int, steps: int) -> Pass:
+    """Rows of wait-k beside one sentence."""
     target = torch.arange(1, steps + 1)[None]
-    moment = (k + target - 1).clamp(max=source)
-    column = torch.full_like(target, k)
-    rows = Rows(target, moment, column, torch.zeros(1, steps))
-    return SourceView(rows, torch.tensor([source]))
+    rows = Rows.of(target, (k + target - 1).clamp(max=source))
+    h = torch.zeros(1, source, DIMS.width, dtype=torch.float64)
+    bias = plain_bias(rows, rows, h.dtype)
+    return whole_pass(rows, bias, Packing(1, steps), h, torch.tensor([source]), setting=k)
 
 
 def attention(lags: tuple[int, ...]) -> ExpertAttention:
@@ -55,7 +57,7 @@ def attention(lags: tuple[int, ...]) -> ExpertAttention:
 
 def test_experts_see_their_own_spans() -> None:
     """MO-1"""
-    spans = attention((1, 3, 5, 7)).spans(expert_view(k=4, source=10, steps=8))
+    spans = attention((1, 3, 5, 7)).spans(expert_pass(k=4, source=10, steps=8).rows)
     assert spans[0, :, 0].tolist() == [1, 3, 4, 4]
     assert spans[0, :, 3].tolist() == [4, 6, 7, 7]
     assert spans[0, :, 7].tolist() == [8, 10, 10, 10]
@@ -69,7 +71,11 @@ def test_gated_attention_is_its_definition() -> None:
     x, h = (torch.randn(n, width, dtype=torch.float64) for n in (steps, source))
     kept = module.read(h)[None]
     seen = split_parts(kept, heads, width)
-    out, gate = module(x, seen, expert_view(k, source, steps), Packing(1, steps))
+    at = expert_pass(k, source, steps)
+    out = module(x, seen, at, None).out
+    query = split_heads(module.query(x)[None], heads)
+    gate = module.look(x, query, seen.unbind(), at, None).shares
+    assert gate is not None
     assert_close(gate.sum(-1).detach(), torch.full((1, steps), float(heads)))
     assert gate.std() > 0.1
 
@@ -99,10 +105,10 @@ def test_experts_that_all_wait_for_k_are_wait_k(k: int) -> None:
     wait_k = lively("wait-k", k=k)
     moe = with_weights(lively("moe-wait-k", seed=8, lags=[3, 5], gate=False), wait_k)
     batch = batch_of()
-    expected = wait_k.loss(batch).total.detach()
-    assert_close(moe.losses(batch, moe.knobs(k=k)).total.detach(), expected)
+    expected = wait_k.validation_loss(batch).total.detach()
+    assert_close(moe.loss(batch, moe.knobs(k=k)).total.detach(), expected)
     apart = with_weights(lively("moe-wait-k", seed=8, lags=[1, 5], gate=False), wait_k)
-    assert (k == 1) == torch.allclose(apart.losses(batch, apart.knobs(k=k)).total, expected)
+    assert (k == 1) == torch.allclose(apart.loss(batch, apart.knobs(k=k)).total, expected)
 
 
 def test_a_gate_of_zeros_changes_nothing() -> None:
@@ -110,12 +116,12 @@ def test_a_gate_of_zeros_changes_nothing() -> None:
     first = lively("moe-wait-k", lags=[1, 4], gate=False)
     second = with_weights(lively("moe-wait-k", seed=8, lags=[1, 4]), first)
     batch, knobs = batch_of(), WaitKKnobs(k=3)
-    expected = first.losses(batch, knobs).total.detach()
-    assert not torch.allclose(second.losses(batch, knobs).total, expected)
+    expected = first.loss(batch, knobs).total.detach()
+    assert not torch.allclose(second.loss(batch, knobs).total, expected)
     for name, parameter in second.named_parameters():
         if ".gate." in name:
             torch.nn.init.zeros_(parameter)
-    assert_close(second.losses(batch, knobs).total.detach(), expected)
+    assert_close(second.loss(batch, knobs).total.detach(), expected)
     fresh = second.state_dict().keys() - first.state_dict().keys()
     assert fresh and all(".gate." in name for name in fresh)
 

@@ -90,12 +90,12 @@ def test_wait_k_reads_k_then_one_for_one(name: str) -> None:
 def test_a_lag_beyond_the_source_is_full_sentence_translation() -> None:
     """WK-3, MP-3"""
     full, batch = lively("full"), batch_of()
-    expected = full.losses(batch, full.knobs()).total
+    expected = full.loss(batch, full.knobs()).total
     longest = batch.source.shape[1]
     for name, k in ("wait-k", longest), ("wait-k", 40), ("multipath", longest):
         other = with_weights(lively(name, seed=8), full)
-        assert_close(other.losses(batch, other.knobs(k=k)).total.detach(), expected.detach())
-        assert other.losses(batch, other.knobs(k=1)).total[-2:].ne(expected[-2:]).all()
+        assert_close(other.loss(batch, other.knobs(k=k)).total.detach(), expected.detach())
+        assert other.loss(batch, other.knobs(k=1)).total[-2:].ne(expected[-2:]).all()
 
 
 def test_unread_source_does_not_matter_in_training_either() -> None:
@@ -118,7 +118,7 @@ def test_the_loss_is_what_streaming_says(name: str) -> None:
     system = lively(name, label_smoothing=0.0)
     sources, targets = sentences(6, seed=3), ended(sentences(6, seed=4)[::-1])
     streams = translations(system, sources, targets)
-    loss = system.losses(make_batch(ended(sources), targets), system.knobs()).total
+    loss = system.loss(make_batch(ended(sources), targets), system.knobs()).total
     assert_close(loss.detach(), [-sum(stream.log_probs) for stream in streams])
 
 
@@ -126,7 +126,7 @@ def test_a_bidirectional_encoder_sees_ahead_in_training_and_in_streaming() -> No
     system = lively("full", label_smoothing=0.0, encoder="bidirectional")
     sources, targets = sentences(6, seed=3), ended(sentences(6, seed=4)[::-1])
     streams = translations(system, sources, targets)
-    loss = system.losses(make_batch(ended(sources), targets), system.knobs()).total
+    loss = system.loss(make_batch(ended(sources), targets), system.knobs()).total
     assert_close(loss.detach(), [-sum(stream.log_probs) for stream in streams])
     source = torch.tensor([[*tokens(5), EOS]])
     other = source.clone()
@@ -158,8 +158,8 @@ def test_hmt_with_one_state_is_wait_k(k: int) -> None:
     hmt = with_weights(lively("hmt", seed=8, lower=k, states=1), wait_k)
     batch = batch_of()
     assert_close(
-        hmt.losses(batch, hmt.knobs()).parts["hmm"].detach(),
-        wait_k.losses(batch, wait_k.knobs()).total.detach(),
+        hmt.loss(batch, hmt.knobs()).parts["hmm"].detach(),
+        wait_k.loss(batch, wait_k.knobs()).total.detach(),
     )
     sources = sentences(5, seed=5)
     for ours, theirs in zip(translations(hmt, sources), translations(wait_k, sources), strict=True):
@@ -205,12 +205,12 @@ def test_multipath_with_a_given_lag_is_wait_k() -> None:
     for k in 1, 2, 5:
         wait_k = with_weights(lively("wait-k", seed=8, k=k), multipath)
         drawn = next(n for n in range(100) if draw_lag(random.Random(n), batch) == k)
-        expected = wait_k.loss(batch).total.detach()
-        assert_close(multipath.loss(batch, random.Random(drawn)).total.detach(), expected)
+        expected = wait_k.validation_loss(batch).total.detach()
+        assert_close(multipath.training_loss(batch, random.Random(drawn)).total.detach(), expected)
 
 
 @pytest.mark.parametrize("name", ["multipath", "moe-wait-k"])
 def test_validation_is_the_mean_over_fixed_lags(name: str) -> None:
     system, batch = lively(name), batch_of()
-    each = [system.losses(batch, system.knobs(k=k)).total.detach() for k in VALIDATION_LAGS]
-    assert_close(system.loss(batch).total.detach(), torch.stack(each).mean(0))
+    each = [system.loss(batch, system.knobs(k=k)).total.detach() for k in VALIDATION_LAGS]
+    assert_close(system.validation_loss(batch).total.detach(), torch.stack(each).mean(0))

@@ -1,21 +1,16 @@
 """A translation done again with its words given, to see what every state would have written.
 
-Shapes: B streams (here one), N rows of a pass, J source tokens, D width, H heads, V vocabulary.
+Shapes: N rows of a pass, J source tokens, H heads, V vocabulary.
 
-A record says what a model did. What its states would have written instead, and where they looked,
-is read off a second run in the same engine with the written tokens forced.
+A record says what a model did.  What its states would have written instead, and where they looked,
+is seen by watching a second run of the engine with the written tokens forced.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
-from torch import Tensor, nn
 
-from hmt.model.attention import CrossAttention, Packing, SourceView
-from hmt.model.transformer import Transformer
 from hmt.model.vocabulary import at_least_float32
 from hmt.streaming.engine import Engine
 from hmt.systems.contract import PassOutput, System
@@ -34,105 +29,51 @@ class Seen:
 
 
 def replay(
-    system: System, source: Sequence[int], target: Sequence[int], knobs: Any, layer: int | None
+    system: System, source: Sequence[int], target: Sequence[int], knobs: object, layer: int | None
 ) -> tuple[Stream, dict[tuple[int, int], Seen]]:
     """Force `target` on `source` (without its end); what each state (i, t) saw, i from 1.
 
     Attention is the mean over heads of one decoder layer (from 1), or of all if `layer` is None.
     """
-    engine = Watching(system, layer)
+    seen: dict[tuple[int, int], Seen] = {}
+
+    def watch(streams: Sequence[Stream], plans: Sequence[Plan], output: PassOutput) -> None:
+        (stream,), (plan,) = streams, plans
+        keep(seen, stream, plan, rows_seen(output, stream, plan, layer))
+
+    engine = Engine(system, watch=watch)
     stream = engine.open(knobs, list(target))
     engine.push(stream, source)
     engine.finish(stream)
     if target:
         engine.advance([stream])
-    return stream, engine.seen
+    return stream, seen
 
 
-class Watching(Engine):
-    """An engine of one slot that keeps what every row of the decoder saw."""
-
-    def __init__(self, system: System, layer: int | None) -> None:
-        super().__init__(system)
-        self.layer = layer
-        self.seen: dict[tuple[int, int], Seen] = {}
-
-    def _decode(self, part: int, streams: list[Stream], plans: list[Plan]) -> PassOutput:
-        with watched(self.parts[part]) as weights:
-            output = super()._decode(part, streams, plans)
-        (stream,), (plan,) = streams, plans
-        chosen = weights if self.layer is None else weights[self.layer - 1 : self.layer]
-        attention = torch.stack(chosen).mean(0)  # (N, J)
-        probability = at_least_float32(output.transformer.output(output.states)).softmax(-1)
-        probability[:, :FIRST_WRITABLE] = 0.0
-        best = probability.topk(min(BEST, probability.shape[-1] - FIRST_WRITABLE))
-        token = len(stream.target) + 1
-        for row, place_ in enumerate(zip(plan.targets, plan.moments, strict=True)):
-            seen = Seen(
-                list(zip(best.indices[row].tolist(), best.values[row].tolist(), strict=True)),
-                attention[row, : max(stream.read, place_[1])].tolist(),
-            )
-            is_last = row == len(plan.targets) - 1 and plan.targets[row] == token
-            if is_last and plan.moments[row] <= stream.read:
-                self.seen[token, stream.read] = seen  # the row that decides
-            else:
-                # a row that is computed again, in another column, is not the state that was asked
-                self.seen.setdefault(place_, seen)
-        return output
-
-
-@contextmanager
-def watched(transformer: Transformer) -> Iterator[list[Tensor]]:
-    """Fill a list with the cross-attention of every layer while a pass runs. (N, J) each"""
-    weights: list[Tensor] = []
-
-    def look(cross: Any, arguments: tuple[Any, ...], _: Any) -> None:
-        weights.append(attention_weights(cross, *arguments))
-
-    handles = [
-        layer.cross.register_forward_hook(look)  # type: ignore[union-attr]
-        for layer in transformer.decoder
+def rows_seen(output: PassOutput, stream: Stream, plan: Plan, layer: int | None) -> list[Seen]:
+    """What each row of a pass would write, and where it looked."""
+    chosen = output.attention if layer is None else output.attention[layer - 1 : layer]
+    attention = torch.stack([at_least_float32(each.mean(1)) for each in chosen]).mean(0)  # (N, J)
+    probability = at_least_float32(output.transformer.output(output.states)).softmax(-1)  # (N, V)
+    probability[:, :FIRST_WRITABLE] = 0.0
+    best = probability.topk(min(BEST, probability.shape[-1] - FIRST_WRITABLE))
+    return [
+        Seen(list(zip(tokens, values, strict=True)), weights[: max(stream.read, row.moment)])
+        for row, tokens, values, weights in zip(
+            plan.rows, best.indices.tolist(), best.values.tolist(), attention.tolist(), strict=True
+        )
     ]
-    try:
-        yield weights
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
-class Keeping(nn.Module):
-    """Stands for an output layer and keeps what it is given."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.given: list[Tensor] = []
-
-    def forward(self, x: Tensor) -> Tensor:
-        self.given.append(x)
-        return x
-
-
-def attention_weights(
-    cross: CrossAttention, x: Tensor, source: Tensor, view: SourceView, packing: Packing
-) -> Tensor:
-    """Weights of any cross-attention, averaged over its heads. -> (N, J)
-
-    What a head gives is the weighted sum of the values, whatever rule makes the weights. With unit
-    vectors for values the sums are the weights themselves, D / H source tokens at a time. So no
-    system's rule has to be written a second time here.
-    """
-    length, step = source.shape[3:]
-    output, keeping = cross.output, Keeping()
-    cross.output = keeping  # type: ignore[assignment]
-    try:
-        for start in range(0, length, step):
-            count = min(step, length - start)
-            units = x.new_zeros(length, step)
-            units[start : start + count] = torch.eye(step, dtype=x.dtype, device=x.device)[:count]
-            probe = source.clone()
-            probe[1] = units  # after the keys
-            cross.forward(x, probe, view, packing)
-    finally:
-        cross.output = output
-    heads = torch.cat([context.unflatten(-1, (cross.heads, -1)) for context in keeping.given], -1)
-    return at_least_float32(heads.mean(1))[:, :length]
+def keep(
+    seen: dict[tuple[int, int], Seen], stream: Stream, plan: Plan, rows: Sequence[Seen]
+) -> None:
+    """Remember what the states (i, t) of a pass saw."""
+    last = plan.rows[-1]
+    for row, found in zip(plan.rows, rows, strict=True):
+        is_deciding = row is last and row.target == stream.next_token
+        if is_deciding and row.moment <= stream.read:
+            seen[row.target, stream.read] = found
+        else:
+            # a row that is computed again, for another lag or column, is not the state of a record
+            seen.setdefault((row.target, row.moment), found)

@@ -73,7 +73,7 @@ def drive(system: System, size: str, count: int, seconds: float) -> list[float]:
         for n, s in due:
             s.delays.append(now - s.next_at)
             s.next_at += 1 / WORDS_PER_SECOND
-            if s.stream.has_ended:
+            if s.stream.target_ended:
                 engine.close(s.stream)
                 speakers[n] = _speaker(engine, draw, size, s.next_at)
                 speakers[n].delays = s.delays

@@ -14,7 +14,7 @@ from hmt.text.symbols import EOS
 def forced(
     model: Model, sources: Sequence[str], targets: Sequence[str], knobs: Any, batch: int = 64
 ) -> Iterator[dict[str, Any]]:
-    """Give per pair its losses, the reads of the policy, and what each candidate moment says.
+    """Yield per pair its losses, the reads of the policy, and what `inspect` shows of its states.
 
     Losses are sums over the sentence. `log_prob` is that of each target token at the moment at
     which the policy writes it.
@@ -26,9 +26,7 @@ def forced(
         some = slice(start, start + batch)
         rows = make_batch([[*ids, EOS] for ids in source_ids[some]], target_ids[some], device)
         with torch.inference_mode():
-            losses = {
-                name: p.tolist() for name, p in model.system.losses(rows, knobs).parts.items()
-            }
+            losses = {name: p.tolist() for name, p in model.system.loss(rows, knobs).parts.items()}
             shown = model.system.inspect(rows, knobs)
         engine = Engine(model.system, slots=len(shown))
         streams = dict(engine.translate(source_ids[some], knobs, target_ids[some]))

@@ -39,17 +39,17 @@ class Interpreter:
     @property
     def has_ended(self) -> bool:
         """The translation is over, perhaps before the source is."""
-        return self.stream.has_ended
+        return self.stream.target_ended
 
     def push(self, words: str, *, is_last: bool) -> str:
         """Take the next words; give back the target words that are now sure, joined by spaces."""
-        if self.has_ended or self.stream.is_finished:
+        if self.has_ended or self.stream.source_ended:
             return ""
         self.engine.push(self.stream, self.model.source_tokenizer.encode(words))
         if is_last and self.stream.source:
             self.engine.finish(self.stream)
         elif is_last:
-            self.stream.has_ended = True  # nothing was said: there is nothing to translate
+            self.stream.target_ended = True  # nothing was said: there is nothing to translate
         self.engine.advance([self.stream])
         new = self.stream.target[self.shown :]
         self.shown += len(new)

@@ -1,47 +1,30 @@
-"""Attention of rows to rows and of rows to source, and how rows of unequal number are packed.
+"""Attention of rows to rows and of rows to source.
 
 Shapes: B batch or streams, Q rows of this pass (padded), N rows of this pass (packed), C keys,
 J source tokens, D width, H heads, W what a layer keeps of a source state.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeVar
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from hmt.fast.small_attention import PRECISE, SMALL_CELLS, small_attention
 from hmt.model.dims import Dims
-from hmt.model.rows import NEVER, Rows
-
-
-@dataclass(frozen=True)
-class Packing:
-    """Where the N real rows stand in the padded rectangle (B, Q); index None means all of it."""
-
-    batch: int
-    width: int
-    index: Tensor | None = None
-
-    def pack(self, x: Tensor) -> Tensor:
-        """The real rows. (B, Q, ...) -> (N, ...)"""
-        flat = x.reshape(self.batch * self.width, *x.shape[2:])
-        return flat if self.index is None else flat.index_select(0, self.index)
-
-    def unpack(self, x: Tensor) -> Tensor:
-        """The rectangle, zero where there is no row. (N, D) -> (B, Q, D)"""
-        if self.index is not None:
-            full = x.new_zeros(self.batch * self.width, x.shape[-1])
-            x = full.index_copy(0, self.index, x)
-        return x.view(self.batch, self.width, -1)
+from hmt.model.passes import Packing, Pass
 
 
 def split_heads(x: Tensor, heads: int) -> Tensor:
     """(B, Q, D) -> (B, H, Q, D / H)"""
     batch, rows, width = x.shape
     return x.view(batch, rows, heads, width // heads).transpose(1, 2)
+
+
+def join_heads(x: Tensor) -> Tensor:
+    """(B, H, Q, D / H) -> (B, Q, D)"""
+    return x.transpose(1, 2).flatten(2)
 
 
 def split_parts(x: Tensor, heads: int, width: int) -> Tensor:
@@ -59,17 +42,17 @@ def attend(query: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None) -> 
         out = small_attention(query, keys, values, bias)
     else:
         out = F.scaled_dot_product_attention(query, keys, values, attn_mask=bias)
-    return out.transpose(1, 2).flatten(2)
+    return join_heads(out)
 
 
-def source_bias(moment: Tensor, length: int, dtype: torch.dtype) -> Tensor:
-    """A row sees the first `moment` source tokens. (B, ..., Q) -> (B, ..., Q, J)"""
-    beyond = torch.arange(length, device=moment.device) >= moment[..., None]
-    return torch.zeros(beyond.shape, dtype=dtype, device=moment.device).masked_fill_(beyond, NEVER)
+def attention_weights(query: Tensor, keys: Tensor, bias: Tensor | None) -> Tensor:
+    """The weights that `attend` gives to values. (B, H, Q or C, D / H) twice -> (B, H, Q, C)"""
+    scores: Tensor = query @ keys.transpose(-1, -2) * query.shape[-1] ** -0.5
+    return (scores if bias is None else scores + bias).softmax(-1)
 
 
 class SelfAttention(nn.Module):
-    """Rows (or source positions) look at one another as the bias says."""
+    """Rows (or source positions) look at one another as far as the bias lets them."""
 
     def __init__(self, dims: Dims) -> None:
         super().__init__()
@@ -96,33 +79,48 @@ class SelfAttention(nn.Module):
         return out
 
 
-@dataclass
-class SourceView:
-    """What cross-attention may use in one pass.
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """What the cross-attention of one layer reports of a pass; systems add fields of their own."""
 
-    `registers` is the per-layer memory of one stream that some systems need (pointers, running
-    sums), None in a training pass; `complete` says per stream that the source has ended; `packing`
-    is how rows stand beside their source where self-attention has them in another rectangle.
+    register: Tensor | None = None  # (B, ...) what it hands on to the stream's next pass
+
+
+ReportT = TypeVar("ReportT", bound=Report)
+NOTHING = Report()
+
+
+def reports_of(kind: type[ReportT], reports: Sequence[Report]) -> list[ReportT]:
+    """The reports of all layers, which a system knows to be of its own kind."""
+    own = [report for report in reports if isinstance(report, kind)]
+    assert len(own) == len(reports), f"every layer reports a {kind.__name__}"
+    return own
+
+
+@dataclass(frozen=True)
+class Look:
+    """How the rows look at the source in one layer.
+
+    Attention is the softmax of the scores plus `bias`, unless `weights` gives it as it is.
     """
 
-    rows: Rows
-    length: Tensor | None = None  # (B,) source tokens that may be looked at, if a system asks
-    registers: Tensor | None = None  # (B, ...) of this layer
-    complete: Tensor | None = None  # (B,)
-    dial: Tensor | None = None  # (B,) the inference setting that matters here: a threshold, a delay
-    packing: Packing | None = None
-    sees_all: bool = False  # every row sees all the source that is given
-    shared_bias: Tensor | None = None  # (B, 1, Q, J), the same in all layers
+    bias: Tensor | None = None  # (B, 1 or H, Q, J) added to the scores; None: all is seen
+    weights: Tensor | None = None  # (B, H, Q, J)
+    shares: Tensor | None = None  # (B, Q, H) by how much each head counts, 1 if not given
+    report: Report = NOTHING
 
-    def bias(self, length: int, dtype: torch.dtype) -> Tensor | None:
-        """Each row sees the source up to its moment. -> (B, 1, Q, J), None if all see all"""
-        if self.shared_bias is None and not self.sees_all:
-            self.shared_bias = source_bias(self.rows.moment, length, dtype)[:, None]
-        return self.shared_bias
+
+@dataclass(frozen=True)
+class Attended:
+    """What the cross-attention of one layer returns."""
+
+    out: Tensor  # (N, D)
+    report: Report
+    weights: Tensor | None  # (N, H, J) shares included; only if the pass is watched
 
 
 class CrossAttention(nn.Module):
-    """Rows look at the first `moment` source states; systems may bring modules of this shape."""
+    """Rows look at source states.  A system that attends differently overrides `look`."""
 
     def __init__(self, dims: Dims) -> None:
         super().__init__()
@@ -132,16 +130,45 @@ class CrossAttention(nn.Module):
         self.output = nn.Linear(dims.width, dims.width)
 
     def read(self, h: Tensor) -> Tensor:
-        """What a layer keeps of source states: keys and values. (..., D) -> (..., W)"""
+        """What the layer keeps of source states: keys, values, ... (..., D) -> (..., W)"""
         kept: Tensor = self.project(h)
         return kept
 
-    def forward(
-        self, x: Tensor, source: Tensor, view: SourceView, packing: Packing
-    ) -> tuple[Tensor, Any]:
-        """(N, D), source (P, B, H, J, D / H) -> (N, D) and nothing else to tell"""
-        packing = view.packing or packing
-        query = split_heads(packing.unpack(self.query(x)), self.heads)
-        keys, values = source.unbind()
-        bias = view.bias(source.shape[3], x.dtype)
-        return self.output(packing.pack(attend(query, keys, values, bias))), None
+    def look(
+        self,
+        x: Tensor,
+        query: Tensor,
+        kept: Sequence[Tensor],
+        at: Pass,
+        register: Tensor | None,
+    ) -> Look:
+        """How rows look at the source: here, all at the source up to their moments.
+
+        x (N, D), query (B, H, Q, D / H), what `read` kept (B, H, J, D / H) each, register (B, ...)
+        """
+        return Look(at.source_bias)
+
+    def forward(self, x: Tensor, source: Tensor, at: Pass, register: Tensor | None) -> Attended:
+        """(N, D), source (P, B, H, J, D / H), register (B, ...) -> (N, D)"""
+        query = split_heads(at.packing.unpack(self.query(x)), self.heads)
+        kept = source.unbind()
+        look = self.look(x, query, kept, at, register)
+        if look.weights is None:
+            out = attend(query, kept[0], kept[1], look.bias)
+        else:
+            out = join_heads(look.weights.to(kept[1].dtype) @ kept[1])
+        if look.shares is not None:
+            out = (out.unflatten(-1, (self.heads, -1)) * look.shares[..., None]).flatten(-2)
+        weights = shown_weights(query, kept[0], look, at.packing) if at.is_watched else None
+        return Attended(self.output(at.packing.pack(out)), look.report, weights)
+
+
+def shown_weights(query: Tensor, keys: Tensor, look: Look, packing: Packing) -> Tensor:
+    """How much each head of each row takes from each source token. -> (N, H, J)"""
+    weights = look.weights
+    if weights is None:
+        weights = attention_weights(query, keys, look.bias)
+    weights = weights.transpose(1, 2)  # (B, Q, H, J)
+    if look.shares is not None:
+        weights = weights * look.shares[..., None]
+    return packing.pack(weights)

@@ -5,29 +5,23 @@ J source tokens, D width, H heads, V vocabulary.
 
 A *row* is one decoder position: a target index, a moment (how much source it sees) and a bias that
 says which other rows it sees.  Nothing here knows which system the rows belong to, and nothing is
-kept between calls: what an earlier pass computed comes in through `Remember`.
+kept between calls: what earlier passes computed comes in through `Remember`.
 """
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from hmt.fast.dropout import dropout
-from hmt.model.attention import (
-    CrossAttention,
-    Packing,
-    SelfAttention,
-    SourceView,
-    source_bias,
-    split_parts,
-)
+from hmt.model.attention import Attended, CrossAttention, Report, SelfAttention, split_parts
 from hmt.model.dims import Dims
+from hmt.model.passes import Packing, Pass
+from hmt.model.rows import source_bias
 from hmt.text.symbols import PAD
 
 TABLE = 4096  # positions whose sinusoids are kept
@@ -61,7 +55,7 @@ class Residual(nn.Module):
         return self.norm(x) if self.is_pre else x
 
     def after(self, x: Tensor, out: Tensor) -> Tensor:
-        if self.training:  # twenty calls a pass that would do nothing in a live stream
+        if self.training:  # saves a live stream twenty calls per pass that do nothing
             out = dropout(out, self.dropout)
         x = x + out
         return x if self.is_pre else self.norm(x)
@@ -97,20 +91,19 @@ class DecoderLayer(nn.Module):
     def forward(
         self,
         x: Tensor,
-        bias: Tensor,
         source: Tensor,
-        view: SourceView,
-        packing: Packing,
+        at: Pass,
+        register: Tensor | None,
         remember: Callable[[Tensor], Tensor] | None,
-    ) -> tuple[Tensor, Any]:
-        """(N, D) -> (N, D) and what the cross-attention has to tell"""
+    ) -> tuple[Tensor, Attended]:
+        """(N, D) -> (N, D), and what the cross-attention returned"""
         r = self.attention_residual
-        x = r.after(x, self.attention(r.before(x), bias, packing, remember))
+        x = r.after(x, self.attention(r.before(x), at.row_bias, at.row_packing, remember))
         r = self.cross_residual
-        out, told = self.cross(r.before(x), source, view, packing)
-        x = r.after(x, out)
+        attended = self.cross(r.before(x), source, at, register)
+        x = r.after(x, attended.out)
         r = self.ffn_residual
-        return r.after(x, self.ffn(r.before(x))), told
+        return r.after(x, self.ffn(r.before(x))), attended
 
 
 def sinusoids(positions: Tensor, width: int, dtype: torch.dtype) -> Tensor:
@@ -118,7 +111,7 @@ def sinusoids(positions: Tensor, width: int, dtype: torch.dtype) -> Tensor:
     if positions.device.type == "cpu":
         try:
             return F.embedding(positions, sinusoid_table(width, dtype))
-        except IndexError:  # somebody is beyond the table
+        except IndexError:  # some position is beyond the table
             pass
     return computed_sinusoids(positions, width, dtype)
 
@@ -135,15 +128,18 @@ def computed_sinusoids(positions: Tensor, width: int, dtype: torch.dtype) -> Ten
 
 @lru_cache(maxsize=32)
 def sinusoid_table(width: int, dtype: torch.dtype) -> Tensor:
-    """Those of the first positions, made once. -> (TABLE, D)"""
-    with torch.inference_mode(False):  # training may use it after a stream has made it
+    """The sinusoids of the first positions, computed once. -> (TABLE, D)"""
+    with torch.inference_mode(False):  # training may use a table that a stream computed
         return computed_sinusoids(torch.arange(TABLE), width, dtype)
 
 
-@dataclass
+@dataclass(frozen=True)
 class DecoderOutput:
     states: Tensor  # (N, D), packed
-    told: list[Any] = field(default_factory=list)  # per layer, from the cross-attention
+    reports: tuple[Report, ...]  # of the cross-attention, per layer
+    attention: tuple[
+        Tensor, ...
+    ] = ()  # (N, H, J) weights per layer, only of a pass that is watched
 
 
 class Transformer(nn.Module):
@@ -192,7 +188,7 @@ class Transformer(nn.Module):
     ) -> Tensor:
         """Source states, causal; with `remember`, of new tokens after older ones. (B, Q) -> (N, D)
 
-        `keys` is how many positions `remember` gives back; without it the tokens are all there is.
+        `keys` is how many positions `remember` returns; without it the tokens are all there is.
         """
         batch, width = tokens.shape
         packing = packing or Packing(batch, width)
@@ -226,26 +222,21 @@ class Transformer(nn.Module):
         return [split_parts(x, self.dims.heads, self.dims.width) for x in self.keep(h)]
 
     def decode(
-        self,
-        tokens: Tensor,
-        bias: Tensor,
-        source: list[Tensor],
-        view: SourceView,
-        packing: Packing,
-        registers: list[Tensor] | None = None,
-        remember: Remember | None = None,
+        self, tokens: Tensor, source: list[Tensor], at: Pass, remember: Remember | None = None
     ) -> DecoderOutput:
-        """Rows fed with the token before them. (B, Q), bias (B, 1, Q, C) -> packed states (N, D)"""
-        positions = packing.pack(view.rows.target) - 1
-        x = self.embed(self.target_embedding, packing.pack(tokens), positions)
-        out = DecoderOutput(x)
+        """Rows fed with the token before them. (B, Q), source per layer -> packed states (N, D)"""
+        pack = at.packing.pack
+        x = self.embed(self.target_embedding, pack(tokens), pack(at.rows.target) - 1)
+        done: list[Attended] = []
         for n, layer in enumerate(self.decoder):
-            if registers is not None:
-                view.registers = registers[n]
-            x, told = layer(x, bias, source[n], view, packing, _at_layer(remember, n))
-            out.told.append(told)
-        out.states = self.decoder_norm(x)
-        return out
+            register = at.registers[n] if at.registers else None
+            x, attended = layer(x, source[n], at, register, _at_layer(remember, n))
+            done.append(attended)
+        return DecoderOutput(
+            states=self.decoder_norm(x),
+            reports=tuple(each.report for each in done),
+            attention=tuple(each.weights for each in done if each.weights is not None),
+        )
 
 
 def _at_layer(remember: Remember | None, layer: int) -> Callable[[Tensor], Tensor] | None:

@@ -83,7 +83,7 @@ class Model:
                 )
         settings = self.knobs(**knobs)
         spoken = [n for n, source in enumerate(sources) if source]
-        nothing = Stream(slot=0, knobs=settings, source=[EOS], is_finished=True)
+        nothing = Stream(slot=0, knobs=settings, memory=None, source=[EOS], source_ended=True)
         for n, source in enumerate(sources):
             if not source:  # where there is no source, nothing is written
                 yield n, self.record(nothing, lines[n], n)

@@ -7,16 +7,16 @@ Memory of one slot, in numbers: source tokens x (2D x encoder layers + 2D x deco
 plus rows x 2D x decoder layers.
 """
 
-import math
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from hmt.model.rows import NOBODY, Rows
+from hmt.model.rows import NOBODY, Row, Rows
 from hmt.model.transformer import Remember, Transformer
 
 FIRST_CAPACITY = 64
+WROTE = Row._fields.index("wrote")
 
 
 class Shelf:
@@ -96,7 +96,7 @@ class HeadShelf(Shelf):
         return seen.view(len(self.parts), len(slots), *seen.shape[1:])
 
     def remember(self, owner: Tensor, at: Tensor, slots: Tensor | None, length: int) -> Remember:
-        """Write new rows, give back all so far. (N,) twice, (B,) or all"""
+        """Write new rows, return all so far. (N,) twice, (B,) or all"""
         place = self.places(owner, at)
 
         def write_and_read(layer: int, new: Tensor) -> Tensor:
@@ -124,19 +124,15 @@ class Cache:
         self.source = HeadShelf(transformer, slots, dims.decoder_layers, kept // width)
         self.sums = Shelf([empty(c, width)])  # of the first n source states at n
         self.rows = HeadShelf(transformer, slots, dims.decoder_layers)
-        # target, moment, column, whether it wrote; and log copies
-        self.facts = Shelf([empty(c, 4, dtype=torch.long), empty(c)])
+        self.records = Shelf([empty(c, len(Row._fields), dtype=torch.long)])  # what each row is
         # half precision could not hold a pointer beyond 256
         precise = torch.promote_types(weight.dtype, torch.float32)
-        self.registers = (
-            None
-            if register_shape is None
-            else [empty(*register_shape, dtype=precise) for _ in range(dims.decoder_layers)]
-        )
+        layers = 0 if register_shape is None else dims.decoder_layers
+        self.registers = [empty(*(register_shape or ()), dtype=precise) for _ in range(layers)]
 
     def clear(self, slot: int) -> None:
-        """Make a slot fit for a new stream; rows and source are overwritten as it grows."""
-        for register in self.registers or []:
+        """Prepare a slot for a new stream; rows and source are overwritten as it grows."""
+        for register in self.registers:
             register[slot] = 0
 
     def make_room(self, source: int, rows: int) -> None:
@@ -144,32 +140,41 @@ class Cache:
         self.source.grow(source)
         self.sums.grow(source + 1)
         self.rows.grow(rows)
-        self.facts.grow(rows)
+        self.records.grow(rows)
 
-    def put_facts(self, slots: Tensor, at: Tensor, facts: Tensor, copies: list[int]) -> None:
-        """What is known of new rows, and their copies if there are any.
+    def describe(self, slots: Tensor, at: Tensor, rows: Tensor) -> None:
+        """Say what new rows are. (N,) twice, (N, F)"""
+        self.records.put(0, self.records.places(slots, at), rows)
 
-        (N,) twice, (4, N), N or none
-        """
-        place = self.facts.places(slots, at)
-        self.facts.put(0, place, facts.T)
-        if copies:
-            log_copies = [math.log(c) for c in copies]
-            dtype = self.facts.tensors[1].dtype
-            self.facts.put(1, place, torch.tensor(log_copies, dtype=dtype, device=at.device))
-
-    def select(self, rows: list[tuple[int, int]]) -> None:
-        """These rows (slot, place in it) have written their token."""
-        facts, capacity = self.facts.tensors[0], self.facts.capacity
-        index = [(slot * capacity + at) * 4 + 3 for slot, at in rows]
-        facts.view(-1).index_fill_(0, torch.tensor(index, device=facts.device), 1)
+    def mark_written(self, rows: list[tuple[int, int]]) -> None:
+        """These rows (slot, place in it) have written their tokens."""
+        records, capacity = self.records.tensors[0], self.records.capacity
+        columns = records.shape[-1]
+        index = [(slot * capacity + at) * columns + WROTE for slot, at in rows]
+        records.view(-1).index_fill_(0, torch.tensor(index, device=records.device), 1)
 
     def key_rows(self, slots: Tensor | None, used: list[int]) -> Rows:
-        """Facts of cached rows; those beyond what a stream uses are NOBODY. -> (B, length)"""
+        """The cached rows; those beyond what a stream uses are NOBODY. -> (B, length)"""
         length = max(used)
-        target, moment, column, selected = self.facts.get(0, slots, length).unbind(-1)
+        target, *others = self.records.get(0, slots, length).unbind(-1)
         if min(used) < length:
             at = torch.arange(length, device=target.device)
             outside = at >= torch.tensor(used, device=target.device)[:, None]
             target = target.masked_fill(outside, NOBODY)
-        return Rows(target, moment, column, self.facts.get(1, slots, length), selected)
+        return Rows(target, *others)
+
+    def source_means(self, slots: Tensor, moment: Tensor) -> Tensor:
+        """Means of the first `moment` source states. (N,) twice -> (N, D)"""
+        sums = self.sums.tensors[0].flatten(0, 1)
+        return sums.index_select(0, self.sums.places(slots, moment)) / moment[:, None]
+
+    def registers_of(self, slots: Tensor | None) -> tuple[Tensor, ...]:
+        """What each layer carries from pass to pass, if anything. -> (B, ...) per layer"""
+        if slots is None:
+            return tuple(self.registers)
+        return tuple(register.index_select(0, slots) for register in self.registers)
+
+    def put_registers(self, slots: Tensor, new: list[Tensor]) -> None:
+        """Replace the registers of some slots, per layer. (B,), (B, ...) each"""
+        for register, value in zip(self.registers, new, strict=True):
+            register.index_copy_(0, slots, value.to(register.dtype))

@@ -1,9 +1,34 @@
-"""A translation that goes in circles, seen from its tokens alone."""
+"""Which token a stream writes: a forced one, or the most probable that does not start a loop.
 
+Shapes: B streams, V vocabulary.
+"""
+
+import math
 from collections.abc import Sequence
+
+from torch import Tensor
+
+from hmt.systems.stream import Stream
+from hmt.text.symbols import FIRST_WRITABLE
 
 # How often a pattern of 1, 2, 3 ... tokens may stand in a row: "100000" and "ha ha ha" may.
 MOST_REPEATS = (5, 3, 3, 3, 3, 3, 3, 3)
+
+
+def choose(streams: Sequence[Stream], log_prob: Tensor, avoids_loops: bool) -> list[int]:
+    """The token that each stream writes next. (B, V) -> B tokens"""
+    choice = log_prob[:, FIRST_WRITABLE:]
+    banned = [loop_token(s.target) if avoids_loops else None for s in streams]
+    if any(token is not None for token in banned):
+        choice = choice.clone()
+        for n, token in enumerate(banned):
+            if token is not None:
+                choice[n, token - FIRST_WRITABLE] = -math.inf
+    best = choice.argmax(-1).tolist()
+    return [
+        token + FIRST_WRITABLE if s.forced is None else s.forced[len(s.target)]
+        for s, token in zip(streams, best, strict=True)
+    ]
 
 
 def loop_token(target: Sequence[int]) -> int | None:

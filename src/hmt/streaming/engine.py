@@ -7,25 +7,23 @@ decoder pass; and lets the system decide, per stream, to read on or to write.  A
 batch of one, a server as many streams as there are listeners; a corpus keeps all slots full.
 """
 
-import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, islice
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from hmt.errors import UserError
-from hmt.model.attention import Packing, SourceView
-from hmt.model.rows import NOBODY, Rows
+from hmt.model.passes import Packing, Pass
+from hmt.model.rows import PADDING, Row, Rows, source_bias
 from hmt.model.vocabulary import at_least_float32
 from hmt.streaming.cache import Cache
-from hmt.streaming.choice import loop_token
+from hmt.streaming.choice import choose
 from hmt.systems.contract import PassOutput, System
 from hmt.systems.stream import Plan, Read, Stream, Write
-from hmt.text.symbols import EOS, FIRST_WRITABLE, PAD
+from hmt.text.symbols import EOS, PAD
 
 # A translation longer than this has lost itself: no language pair doubles the number of tokens.
 LENGTH_FACTOR, LENGTH_EXTRA = 2, 20
@@ -42,8 +40,27 @@ class Counts:
     written: int = 0
 
 
+@dataclass(frozen=True)
+class Placed:
+    """The rows of a pass in their places of the cache."""
+
+    counts: list[int]  # rows per stream
+    used: list[int]  # rows per stream, the cached ones included
+    records: Tensor  # (N, F) what each row is
+    tokens: Tensor  # (N,) what it is fed with
+    owner: Tensor  # (N,) its slot
+    at: Tensor  # (N,) its place in the slot
+
+
+Watch = Callable[[Sequence[Stream], Sequence[Plan], PassOutput], None]
+"""Is shown every pass before its decisions: the streams, their planned rows, what was computed."""
+
+
 class Engine:
-    """Slots for streams of one system, and the loop that advances them."""
+    """Slots for streams of one system, and the loop that advances them.
+
+    The engine of somebody who explains has a `watch`: only then are attention weights computed.
+    """
 
     def __init__(
         self,
@@ -51,9 +68,11 @@ class Engine:
         slots: int = 1,
         clock: Callable[[], float] = time.monotonic,
         avoids_loops: bool = False,
+        watch: Watch | None = None,
     ) -> None:
         self.system = system.eval()
         self.avoids_loops = avoids_loops
+        self.watch = watch
         self.parts = system.parts
         self.slots = slots
         self.clock = clock
@@ -61,10 +80,11 @@ class Engine:
         self.free = list(range(slots))[::-1]
         weight = self.parts[0].output.weight
         self.device, self.dtype = weight.device, weight.dtype
+        self.precise = torch.promote_types(self.dtype, torch.float32)  # of settings
         self.counts = Counts()
 
     @torch.inference_mode()
-    def open(self, knobs: Any = None, forced: Sequence[int] | None = None) -> Stream:
+    def open(self, knobs: object = None, forced: Sequence[int] | None = None) -> Stream:
         """Start a translation in a free slot."""
         if not self.free:
             raise UserError(f"All {self.slots} slots are taken; close a stream or open more slots.")
@@ -75,27 +95,27 @@ class Engine:
         return Stream(
             slot=slot,
             knobs=knobs,
-            memory=self.system.begin(knobs),
+            memory=self.system.Memory(),
             forced=None if forced is None else list(forced),
             rows=[0] * len(self.parts),
             encoded=[0] * len(self.parts),
         )
 
     def close(self, stream: Stream) -> None:
-        """Give a stream's slot back."""
+        """Free a stream's slot."""
         assert stream.slot not in self.free, "a stream is closed once"
         self.free.append(stream.slot)
 
     def push(self, stream: Stream, tokens: Sequence[int]) -> None:
         """Source tokens have arrived."""
-        assert not stream.is_finished, "the source of this stream has ended"
+        assert not stream.source_ended, "the source of this stream has ended"
         stream.source.extend(tokens)
         stream.arrived_at.extend([self.clock()] * len(tokens))
 
     def finish(self, stream: Stream) -> None:
         """The source has ended."""
         self.push(stream, [EOS])
-        stream.is_finished = True
+        stream.source_ended = True
 
     @torch.inference_mode()
     def advance(self, streams: Sequence[Stream]) -> None:
@@ -108,7 +128,7 @@ class Engine:
     def translate(
         self,
         sources: Sequence[Sequence[int]],
-        knobs: Any = None,
+        knobs: object = None,
         forced: Sequence[Sequence[int]] | None = None,
     ) -> Iterator[tuple[int, Stream]]:
         """Translate whole sources (without end tokens), all slots kept full, in order of ending."""
@@ -126,13 +146,13 @@ class Engine:
             # in order of their slots, so that full slots need no copy of the caches
             self._round([active[slot][1] for slot in sorted(active)])
             for n, stream in list(active.values()):
-                if stream.has_ended:
+                if stream.target_ended:
                     del active[stream.slot]
                     self.close(stream)
                     yield n, stream
 
     def _round(self, streams: Sequence[Stream]) -> list[Stream]:
-        """One pass for every stream that can go on; gives back those that could."""
+        """One pass for every stream that can go on; returns those that could."""
         planned: list[list[tuple[Stream, Plan]]] = [[] for _ in self.parts]
         for stream in streams:
             plan = self._next_plan(stream)
@@ -145,10 +165,10 @@ class Engine:
         return [stream for group in planned for stream, _ in group]
 
     def _next_plan(self, stream: Stream) -> Plan | None:
-        """Read what has arrived until the system wants rows, or nothing more can be done."""
-        while not stream.has_ended:
-            step: Plan | Read = Read(stream.wants)
-            if stream.read >= stream.wants or stream.is_complete:
+        """Read what has arrived until the system plans rows, or nothing more can be done."""
+        while not stream.target_ended:
+            step: Plan | Read = Read(stream.waits_for)
+            if stream.read >= stream.waits_for or stream.source_read:
                 step = self.system.plan(stream)
             if isinstance(step, Plan):
                 return step
@@ -167,16 +187,16 @@ class Engine:
         counts = [len(s.source) - s.encoded[part] for s in new]
         longest = max(len(s.source) for s in new)
         cache.make_room(longest, 0)
-        packing, padded = self._packing(counts)
-        facts = self._tensor(
+        packing = Packing.of(counts, self.device)
+        columns = self._tensor(
             [
                 [t for s in new for t in s.source[s.encoded[part] :]],
                 owners(new, counts),
                 [p for s in new for p in range(s.encoded[part], len(s.source))],
             ]
         )
-        owner, at = facts[1:].unbind()
-        tokens, slot, position = padded(facts, [PAD, 0, 0])
+        _, owner, at = columns
+        tokens, slot, position = packing.lay_out(columns, [PAD, 0, 0])
         remember = cache.encoder.remember(owner, at, self._slot_index(new), longest)
         states = transformer.encode(tokens, position, packing, longest, remember)
         place = cache.source.places(owner, at)
@@ -193,78 +213,81 @@ class Engine:
     def _pass(self, part: int, streams: list[Stream], plans: list[Plan]) -> None:
         """Compute the planned rows of all streams at once, then read or write."""
         for stream, plan in zip(streams, plans, strict=True):
-            if plan.forgets:
+            if plan.drops_earlier_rows:
                 stream.rows[part] = 0
         output = self._decode(part, streams, plans)
         self.counts.passes += 1
         self.counts.rows += sum(output.counts)
+        if self.watch is not None:
+            self.watch(streams, plans, output)
         decisions = self.system.decide(streams, plans, output)
         first_rows = [0, *accumulate(output.counts)]
         writers = []
         for n, (stream, plan, decision) in enumerate(zip(streams, plans, decisions, strict=True)):
             if isinstance(decision, Write):
-                stream.read = max(stream.read, plan.moments[decision.row])
+                stream.read = max(stream.read, plan.rows[decision.row].moment)
                 at = stream.rows[part] + decision.row
                 writers.append((n, first_rows[n] + decision.row, at))
             else:
-                stream.wants = decision.until
-            if isinstance(decision, Write) or not plan.is_tentative:
-                stream.rows[part] += len(plan.targets)
+                stream.waits_for = decision.until
+            if isinstance(decision, Write) or not plan.drops_unless_written:
+                stream.rows[part] += len(plan.rows)
         if writers:
             self._write(part, streams, output, writers)
+
+    def _place(self, part: int, streams: list[Stream], plans: list[Plan]) -> Placed:
+        """Give the planned rows their places in the cache."""
+        counts = [len(plan.rows) for plan in plans]
+        starts = [s.rows[part] for s in streams]
+        used = [start + n for start, n in zip(starts, counts, strict=True)]
+        records = self._tensor([row for plan in plans for row in plan.rows])
+        tokens, owner, at = self._tensor(
+            [
+                [fed(s, row) for s, plan in zip(streams, plans, strict=True) for row in plan.rows],
+                owners(streams, counts),
+                [at for a, b in zip(starts, used, strict=True) for at in range(a, b)],
+            ]
+        )
+        cache = self.caches[part]
+        cache.make_room(0, max(used))
+        cache.describe(owner, at, records)
+        return Placed(counts, used, records, tokens, owner, at)
 
     def _decode(self, part: int, streams: list[Stream], plans: list[Plan]) -> PassOutput:
         """One decoder pass over the planned rows. -> states (N, D)"""
         cache, transformer = self.caches[part], self.parts[part]
-        counts = [len(plan.targets) for plan in plans]
-        starts = [s.rows[part] for s in streams]
-        used = [a + n for a, n in zip(starts, counts, strict=True)]
-        cache.make_room(0, max(used))
-        packing, padded = self._packing(counts)
-        facts = self._tensor(
-            [
-                [x for p in plans for x in p.targets],
-                [x for p in plans for x in p.moments],
-                [x for p in plans for x in p.columns],
-                [0] * sum(counts),  # not written yet
-                [previous(s, i) for s, p in zip(streams, plans, strict=True) for i in p.targets],
-                owners(streams, counts),
-                [r for a, n in zip(starts, counts, strict=True) for r in range(a, a + n)],
-            ]
+        new, slots = self._place(part, streams, plans), self._slot_index(streams)
+        packing = Packing.of(new.counts, self.device)
+        rows = Rows(*packing.lay_out(new.records.T, PADDING))
+        moments = [[row.moment for row in plan.rows] for plan in plans]
+        seen = [max(s.read, *own) for s, own in zip(streams, moments, strict=True)]
+        length = max(seen)
+        sees_all = min(map(min, moments)) == length
+        settings = [self.system.attention_setting(s.knobs) for s in streams]
+        at = Pass(
+            rows=rows,
+            packing=packing,
+            row_packing=packing,
+            row_bias=self.system.bias(rows, cache.key_rows(slots, new.used), streams, self.dtype),
+            source_bias=None if sees_all else source_bias(rows.moment, length, self.dtype)[:, None],
+            source_length=self._tensor(seen),
+            source_read=self._tensor([s.source_read for s in streams]),
+            setting=torch.tensor(settings, dtype=self.precise, device=self.device),
+            is_streaming=True,
+            registers=cache.registers_of(slots),
+            is_watched=self.watch is not None,
         )
-        owner, at = facts[5:].unbind()
-        cache.put_facts(owner, at, facts[:4], [c for p in plans for c in p.copies])
-        target, moment, column, _, tokens = padded(facts[:5], [NOBODY, 1, 0, 0, PAD])
-        query, slots = Rows(target, moment, column), self._slot_index(streams)
-        seen = [max(s.read, *p.moments) for s, p in zip(streams, plans, strict=True)]
-        view = SourceView(query, sees_all=min(min(p.moments) for p in plans) == max(seen))
-        registers = cache.registers
-        if registers is not None:
-            self._show_registers(view, streams, seen)
-            if slots is not None:
-                registers = [r.index_select(0, slots) for r in registers]
         out = transformer.decode(
-            tokens,
-            self.system.bias(query, cache.key_rows(slots, used), streams, self.dtype),
-            [cache.source.get(n, slots, max(seen)) for n in range(len(transformer.decoder))],
-            view,
-            packing,
-            registers,
-            cache.rows.remember(owner, at, slots, max(used)),
+            packing.lay_out(new.tokens[None], [PAD])[0],
+            [cache.source.get(n, slots, length) for n in range(len(transformer.decoder))],
+            at,
+            cache.rows.remember(new.owner, new.at, slots, max(new.used)),
         )
 
         def means() -> Tensor:
-            place = cache.sums.places(owner, facts[1])
-            return cache.sums.tensors[0].flatten(0, 1).index_select(0, place) / facts[1][:, None]
+            return cache.source_means(new.owner, Rows(*new.records.unbind(1)).moment)
 
-        return PassOutput(out.states, means, counts, out.told, transformer)
-
-    def _show_registers(self, view: SourceView, streams: list[Stream], seen: list[int]) -> None:
-        """What the cross-attention of systems with registers has to know besides them."""
-        view.length = self._tensor(seen)
-        view.complete = self._tensor([s.is_complete for s in streams])
-        precise = torch.promote_types(self.dtype, torch.float32)
-        view.dial = self._tensor([self.system.dial(s.knobs) for s in streams], precise)
+        return PassOutput(out.states, means, new.counts, out.reports, transformer, out.attention)
 
     def _write(
         self,
@@ -277,38 +300,23 @@ class Engine:
         through the vocabulary, and only they leave registers behind."""
         rows = self._tensor([row for _, row, _ in writers])
         log_prob = at_least_float32(output.transformer.output(output.states[rows])).log_softmax(-1)
-        tokens = self._choose([streams[n] for n, _, _ in writers], log_prob)
+        tokens = choose([streams[n] for n, _, _ in writers], log_prob, self.avoids_loops)
         chosen = log_prob.gather(1, self._tensor(tokens)[:, None])[:, 0].tolist()
         now, cache = self.clock(), self.caches[part]
-        cache.select([(streams[n].slot, at) for n, _, at in writers])
-        if cache.registers is not None:
-            slots = self._tensor([streams[n].slot for n, _, _ in writers])
+        cache.mark_written([(streams[n].slot, at) for n, _, at in writers])
+        if cache.registers:
             index = self._tensor([n for n, _, _ in writers])
-            for register, told in zip(cache.registers, output.told, strict=True):
-                register.index_copy_(0, slots, told.register[index].to(register.dtype))
+            new = [report.register for report in output.reports]
+            slots = self._tensor([streams[n].slot for n, _, _ in writers])
+            cache.put_registers(slots, [value[index] for value in new if value is not None])
         for (n, _, _), token, value in zip(writers, tokens, chosen, strict=True):
             stream = streams[n]
             stream.target.append(token)
             stream.reads.append(stream.read)
             stream.log_probs.append(value)
             stream.written_at.append(now)
-            stream.has_ended = self._is_over(stream)
+            stream.target_ended = self._is_over(stream)
         self.counts.written += len(writers)
-
-    def _choose(self, streams: list[Stream], log_prob: Tensor) -> list[int]:
-        """The most probable token of each stream that it may write. (B, V) -> B tokens"""
-        choice = log_prob[:, FIRST_WRITABLE:]
-        banned = [loop_token(s.target) if self.avoids_loops else None for s in streams]
-        if any(token is not None for token in banned):
-            choice = choice.clone()
-            for n, token in enumerate(banned):
-                if token is not None:
-                    choice[n, token - FIRST_WRITABLE] = -math.inf
-        best = choice.argmax(-1).tolist()
-        return [
-            token + FIRST_WRITABLE if s.forced is None else s.forced[len(s.target)]
-            for s, token in zip(streams, best, strict=True)
-        ]
 
     @staticmethod
     def _is_over(stream: Stream) -> bool:
@@ -317,34 +325,18 @@ class Engine:
         limit = LENGTH_FACTOR * stream.read + LENGTH_EXTRA
         return stream.target[-1] == EOS or len(stream.target) >= limit
 
-    def _tensor(self, values: Sequence[Any], dtype: torch.dtype | None = None) -> Tensor:
-        return torch.tensor(values, dtype=dtype, device=self.device)
+    def _tensor(self, values: Sequence[object]) -> Tensor:
+        return torch.tensor(values, device=self.device)
 
     def _slot_index(self, streams: Sequence[Stream]) -> Tensor | None:
         """None when the streams are all slots in order, so that caches need no copy."""
         slots = [s.slot for s in streams]
         return None if slots == list(range(self.slots)) else self._tensor(slots)
 
-    def _packing(
-        self, counts: list[int]
-    ) -> tuple[Packing, Callable[[Tensor, list[int]], Sequence[Tensor]]]:
-        """How rows of unequal number stand in a rectangle, and a function that puts them there."""
-        batch, width = len(counts), max(counts)
-        if sum(counts) == batch * width:
-            return Packing(batch, width), lambda facts, _: facts.view(-1, batch, width).unbind()
-        index = self._tensor([b * width + r for b, n in enumerate(counts) for r in range(n)])
 
-        def padded(facts: Tensor, empty: list[int]) -> Sequence[Tensor]:
-            """(F, N) and what stands where no row is (F) -> (B, Q), F times"""
-            full = self._tensor(empty)[:, None].repeat(1, batch * width)
-            return full.index_copy_(1, index, facts).view(-1, batch, width).unbind()
-
-        return Packing(batch, width, index), padded
-
-
-def previous(stream: Stream, token: int) -> int:
-    """The token that the row of target token i is fed with."""
-    return stream.target[token - 2] if token > 1 else EOS
+def fed(stream: Stream, row: Row) -> int:
+    """The token that a row is fed with: the one before its own."""
+    return stream.target[row.target - 2] if row.target > 1 else EOS
 
 
 def owners(streams: Sequence[Stream], counts: list[int]) -> list[int]:

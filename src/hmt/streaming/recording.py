@@ -39,7 +39,7 @@ def _source_word_ends(stream: Stream, tokenizer: Tokenizer, source: str) -> list
     """Index of the last token of each source word; (words,)."""
     # Not from the pieces if it can be helped: an unknown piece may look like a word's end.
     ends = [end - 1 for end in accumulate(len(tokenizer.encode(w)) for w in source.split())]
-    arrived = len(stream.source) - int(stream.is_finished)
+    arrived = len(stream.source) - int(stream.source_ended)
     if (ends[-1] + 1 if ends else 0) == arrived:
         return ends
     return word_ends(tokenizer, stream.source)

@@ -3,7 +3,6 @@
 import sys
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 from hmt.errors import UserError
 from hmt.plain import from_plain
@@ -16,6 +15,7 @@ from hmt.systems.hmt import HMT
 from hmt.systems.mma import MMA
 from hmt.systems.moe_wait_k import MoEWaitK
 from hmt.systems.multipath import Multipath
+from hmt.systems.parameters import Configuration
 from hmt.systems.wait_k import WaitK
 
 __all__ = ["SYSTEMS", "build", "is_foreign", "system_named"]
@@ -34,10 +34,12 @@ TABLE: tuple[type[System], ...] = (
 SYSTEMS: dict[str, type[System]] = {system.name: system for system in TABLE}
 
 
-def build(name: str, config: dict[str, Any], where: str = "config", trust: bool = False) -> System:
+def build(
+    name: str, config: dict[str, object], where: str = "config", trust: bool = False
+) -> System:
     """A system from its name and its configuration as plain data; `where` is for messages."""
     kind = system_named(name, trust)
-    made: Any = from_plain(kind.Config, config, where)
+    made: Configuration = from_plain(kind.Config, config, where)
     smoothing = getattr(made, "label_smoothing", 0.0)
     if not 0 <= smoothing < 1:
         raise UserError(f"label_smoothing = {smoothing}: give 0 or more, and less than 1.")

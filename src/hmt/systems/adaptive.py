@@ -2,30 +2,31 @@
 
 Shapes: B sentences, I target tokens.
 
-With s tokens read and t written the lag is k = s - t, and M_k says y_{t+1}: it is written if M_k is
-sure enough (p >= rho_k), otherwise one more token is read.  Nothing is trained: the M_k are wait-k
-models, or one multipath model.  M_k computes the target prefix with its own wait-k spans, which do
-not depend on the path really taken, so its rows stay valid: a column k of the cache.
+With s tokens read and t written the lag is k = s - t, and M_k predicts y_{t+1}.  The token is
+written if M_k is sure enough (p >= rho_k), otherwise one more source token is read.  Nothing is
+trained: the M_k are wait-k models, or one multipath model.  M_k computes the target prefix with its
+own wait-k spans, which do not depend on the path really taken, so the rows of lag k stay valid in
+the cache.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from hmt.errors import UserError
 from hmt.model.dims import Dims
-from hmt.model.rows import Rows, column_bias
+from hmt.model.rows import Row, Rows, same_lag_bias
 from hmt.model.transformer import Transformer
 from hmt.model.vocabulary import at_least_float32
 from hmt.systems.batch import Batch
 from hmt.systems.contract import Loss, PassOutput, System, mean_loss
 from hmt.systems.multipath import Multipath
 from hmt.systems.stream import Plan, Read, Stream, Write
-from hmt.systems.token_system import ALL, TokenPass, TokenSystem
-from hmt.systems.wait_k import WaitK, WaitKKnobs
+from hmt.systems.token_system import ALL, TokenPass, TokenSystem, scheduled
+from hmt.systems.wait_k import WaitK
 from hmt.text.symbols import EOS, FIRST_WRITABLE
 
 
@@ -57,12 +58,19 @@ class AdaptiveKnobs:
         return self.rho_a - (self.rho_a - self.rho_b) * share
 
 
-class Adaptive(TokenSystem):
+Computed = dict[int, int]
+"""Memory of a stream: how many target tokens each M_k has computed."""
+
+AdaptiveStream = Stream[AdaptiveKnobs, Computed]
+
+
+class Adaptive(TokenSystem[AdaptiveConfig, AdaptiveKnobs, Computed]):
     """Composed of wait-k models, each with its own encoder and caches."""
 
     name: ClassVar[str] = "adaptive"
     Config: ClassVar[type] = AdaptiveConfig
     Knobs: ClassVar[type] = AdaptiveKnobs
+    Memory: ClassVar[type] = dict
 
     def __init__(self, config: AdaptiveConfig) -> None:
         super().__init__(config)
@@ -96,7 +104,7 @@ class Adaptive(TokenSystem):
     def parts(self) -> list[Transformer]:
         return [self.transformer, *self.others]
 
-    def default_knobs(self) -> dict[str, Any]:
+    def default_knobs(self) -> dict[str, object]:
         lags = self.config.lags
         return {"k_min": min(lags), "k_max": max(lags)} if lags else {}
 
@@ -105,16 +113,14 @@ class Adaptive(TokenSystem):
         lags = self.config.lags or (k,)
         return min(range(len(lags)), key=lambda n: (abs(lags[n] - k), lags[n]))
 
-    def needed(self, token: int, knobs: Any) -> int | None:
-        return int(knobs.k) + token - 1
-
     # ---- what the composed models make of given targets
 
     def forward_lag(self, batch: Batch, k: int) -> TokenPass:
         """M_k on its own wait-k spans."""
-        return self.forward_tokens(batch, WaitKKnobs(k), part=self.part(k))
+        moments = scheduled(batch, lambda token: k + token - 1)
+        return self.forward_at(batch, moments, part=self.part(k))
 
-    def losses(self, batch: Batch, knobs: AdaptiveKnobs) -> Loss:
+    def loss(self, batch: Batch, knobs: AdaptiveKnobs) -> Loss:
         """The mean over all lags: there is no training that would prefer one."""
         each = [
             self.cross_entropy(batch, self.forward_lag(batch, k))
@@ -134,30 +140,23 @@ class Adaptive(TokenSystem):
 
     # ---- streaming
 
-    def begin(self, knobs: AdaptiveKnobs) -> dict[int, int]:
-        """How many target tokens each M_k has computed."""
-        return {}
-
     def bias(
-        self, query: Rows, keys: Rows, streams: Sequence[Stream], dtype: torch.dtype
+        self, query: Rows, keys: Rows, streams: Sequence[AdaptiveStream], dtype: torch.dtype
     ) -> Tensor:
-        return column_bias(query, keys, dtype)
+        return same_lag_bias(query, keys, dtype)
 
-    def plan(self, stream: Stream) -> Plan | Read:
+    def plan(self, stream: AdaptiveStream) -> Plan | Read:
         """The rows that M_k lacks up to the next token, all in one pass."""
-        knobs, token = stream.knobs, len(stream.target) + 1
+        knobs, token = stream.knobs, stream.next_token
         k = min(stream.read - token + 1, knobs.k_max)
-        if stream.is_complete:
+        if stream.source_read:
             k = knobs.k_max
         elif k < knobs.k_min:
             return Read(knobs.k_min + token - 1)
-        targets = [*range(stream.memory.get(k, 0) + 1, token + 1)]
-        moments = [min(k + i - 1, stream.read) for i in targets]
+        missing = range(stream.memory.get(k, 0) + 1, token + 1)
+        rows = [Row(i, min(k + i - 1, stream.read), lag=k) for i in missing]
         # M_{k_max} may be asked the same again when the source has ended: see `decide_one`.
-        is_tentative = k == knobs.k_max
-        return Plan(
-            targets, moments, [k] * len(targets), part=self.part(k), is_tentative=is_tentative
-        )
+        return Plan(rows, part=self.part(k), drops_unless_written=k == knobs.k_max)
 
     def top(self, output: PassOutput) -> tuple[list[int], list[float]]:
         """The most probable next token of each stream, and its probability."""
@@ -167,24 +166,24 @@ class Adaptive(TokenSystem):
         return best.indices.tolist(), best.values.tolist()
 
     def decide(
-        self, streams: Sequence[Stream], plans: Sequence[Plan], output: PassOutput
+        self, streams: Sequence[AdaptiveStream], plans: Sequence[Plan], output: PassOutput
     ) -> list[Read | Write]:
         decisions: list[Read | Write] = []
         for stream, plan, token, p in zip(streams, plans, *self.top(output), strict=True):
             decision = self.decide_one(stream, plan, token, p)
-            if isinstance(decision, Write) or not plan.is_tentative:
-                stream.memory[plan.columns[-1]] = plan.targets[-1]
+            if isinstance(decision, Write) or not plan.drops_unless_written:
+                stream.memory[plan.rows[-1].lag] = plan.rows[-1].target
             decisions.append(decision)
         return decisions
 
-    def decide_one(self, stream: Stream, plan: Plan, token: int, p: float) -> Read | Write:
+    def decide_one(self, stream: AdaptiveStream, plan: Plan, token: int, p: float) -> Read | Write:
         """Write if M_k is sure of the token; the end is not believed while the source goes on."""
-        knobs, k = stream.knobs, plan.columns[-1]
-        has_choice = not stream.is_complete and knobs.k_min < knobs.k_max
+        knobs, k = stream.knobs, plan.rows[-1].lag
+        has_choice = not stream.source_read and knobs.k_min < knobs.k_max
         is_early_end = has_choice and token == EOS
         is_forced = not is_early_end and (not has_choice or k == knobs.k_max)
-        stream.note(plan.targets[-1], stream.read, 1.0 if is_forced else p)
+        stream.note(plan.rows[-1].target, stream.read, 1.0 if is_forced else p)
         if is_forced or (not is_early_end and p >= knobs.threshold(k)):
-            return Write(len(plan.targets) - 1)
+            return Write(len(plan.rows) - 1)
         # At k_max nothing but the end of the source can change the answer.
         return Read(ALL if k == knobs.k_max else stream.read + 1)

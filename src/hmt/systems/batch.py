@@ -5,7 +5,6 @@ Shapes: B batch, I target tokens, J source tokens.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -39,7 +38,9 @@ def make_batch(
     return Batch(source, source_length, target, target_length)
 
 
-def pad(lists: Sequence[Sequence[int]], device: Any = None) -> tuple[Tensor, Tensor]:
+def pad(
+    lists: Sequence[Sequence[int]], device: torch.device | str | None = None
+) -> tuple[Tensor, Tensor]:
     """Token lists side by side. -> (B, longest), (B,)"""
     lengths = torch.tensor([len(x) for x in lists], dtype=torch.long)
     full = torch.full((len(lists), int(lengths.max())), PAD, dtype=torch.long)

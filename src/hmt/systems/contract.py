@@ -1,25 +1,28 @@
-"""The contract of a system: how it learns, which rows it wants computed, when it writes.
+"""The contract of a system: how it learns, which rows it needs computed, when it writes.
 
 Shapes: B batch, I target tokens, J source tokens, N packed rows, D width.
 
-Training asks for `losses`.  Streaming asks `plan` (which rows must be computed next, or how much
-more source must be read) and, once the engine has computed the rows of many streams in one pass,
-`decide` (which row writes, or read on).  Whatever a translation in progress needs is in its Stream.
+Training asks for the `loss` of a batch under some knobs.  Streaming asks `plan` (which rows must be
+computed next, or how much more source must be read: a question that changes nothing) and, once the
+engine has computed the rows of many streams in one pass, `decide` (which row writes, or read on).
+Whatever a translation in progress needs is in its Stream, and only `decide` changes its memory.
 """
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar
+from typing import ClassVar, Generic
 
 import torch
 from torch import Tensor, nn
 
 from hmt.errors import UserError
+from hmt.model.attention import Report, ReportT, reports_of
 from hmt.model.rows import Rows, plain_bias
 from hmt.model.transformer import Transformer
 from hmt.plain import from_plain
 from hmt.systems.batch import Batch
+from hmt.systems.parameters import ConfigT, KnobsT, MemoryT
 from hmt.systems.stream import Plan, Read, Stream, Write
 
 
@@ -41,29 +44,35 @@ def mean_loss(losses: Sequence[Loss]) -> Loss:
 
 @dataclass(frozen=True)
 class PassOutput:
-    """What one pass over the rows of several streams gave."""
+    """What one pass over the rows of several streams computed."""
 
     states: Tensor  # (N, D)
     means: Callable[[], Tensor]  # (N, D) mean of the source states each row has seen
     counts: list[int]  # rows per stream; they stand one after another
-    told: list[Any]  # per layer, from the cross-attention
+    reports: tuple[Report, ...]  # of the cross-attention, per layer
     transformer: Transformer
+    attention: tuple[Tensor, ...] = ()  # (N, H, J) weights per layer, only of a watched engine
 
     def last_rows(self) -> Tensor:
         """The last row of each stream. (streams, D)"""
         ends = torch.tensor(self.counts, device=self.states.device).cumsum(0) - 1
         return self.states[ends]
 
+    def reported(self, kind: type[ReportT]) -> list[ReportT]:
+        """The layers' reports, which the system knows to be of this kind."""
+        return reports_of(kind, self.reports)
 
-class System(nn.Module):
+
+class System(nn.Module, Generic[ConfigT, KnobsT, MemoryT]):
     """Base of all systems; a new one is a subclass in a file of its own and a line in SYSTEMS."""
 
     name: ClassVar[str]
     Config: ClassVar[type]
     Knobs: ClassVar[type]
+    Memory: ClassVar[type] = type(None)  # of a stream, fresh when it is called
 
     transformer: Transformer
-    config: Any
+    config: ConfigT
 
     @property
     def parts(self) -> list[Transformer]:
@@ -72,15 +81,15 @@ class System(nn.Module):
 
     @property
     def register_shape(self) -> tuple[int, ...] | None:
-        """What cross-attention keeps of a stream, per layer: pointers, a running sum."""
+        """Shape of what each layer's cross-attention carries from pass to pass: pointers, a sum."""
         return None
 
-    def dial(self, knobs: Any) -> float:
-        """The one setting that cross-attention has to know: a threshold, a delay."""
+    def attention_setting(self, knobs: KnobsT) -> float:
+        """The one knob that cross-attention has to know: a threshold, a delay."""
         return 0.0
 
-    def knobs(self, **chosen: Any) -> Any:
-        """Inference settings: this model's defaults with some chosen anew."""
+    def knobs(self, **chosen: object) -> KnobsT:
+        """Inference settings: this model's defaults, some of them replaced."""
         allowed = [f.name for f in fields(self.Knobs)]
         for key in chosen:
             if key not in allowed:
@@ -88,33 +97,39 @@ class System(nn.Module):
                     f'A {self.name} model has no setting "{key}"; it has '
                     f"{', '.join(allowed) or 'none'}."
                 )
-        return from_plain(self.Knobs, {**self.default_knobs(), **chosen}, "knobs")
+        knobs: KnobsT = from_plain(self.Knobs, {**self.default_knobs(), **chosen}, "knobs")
+        return knobs
 
-    def default_knobs(self) -> dict[str, Any]:
+    def default_knobs(self) -> dict[str, object]:
         """Settings that follow from how the model was trained."""
         return {}
 
-    def sample(self, draw: random.Random, batch: Batch) -> Any:
+    # ---- training
+
+    def sample(self, draw: random.Random, batch: Batch) -> KnobsT:
         """The settings of one training batch."""
         return self.knobs()
 
-    def validation_knobs(self) -> list[Any]:
+    def validation_knobs(self) -> list[KnobsT]:
         """The settings that validation takes the mean over: fixed, so that losses compare."""
         return [self.knobs()]
 
-    def loss(self, batch: Batch, draw: random.Random | None = None) -> Loss:
-        """Loss under drawn settings (training) or the fixed ones of validation."""
-        if draw is not None:
-            return self.losses(batch, self.sample(draw, batch))
-        return mean_loss([self.losses(batch, knobs) for knobs in self.validation_knobs()])
+    def training_loss(self, batch: Batch, draw: random.Random) -> Loss:
+        """The loss under drawn settings."""
+        return self.loss(batch, self.sample(draw, batch))
 
-    def losses(self, batch: Batch, knobs: Any) -> Loss:
+    def validation_loss(self, batch: Batch) -> Loss:
+        """The mean loss under the fixed settings of validation."""
+        return mean_loss([self.loss(batch, knobs) for knobs in self.validation_knobs()])
+
+    def loss(self, batch: Batch, knobs: KnobsT) -> Loss:
+        """What the system minimises, under given settings."""
         raise NotImplementedError
 
-    def score(self, batch: Batch, knobs: Any, reads: Tensor) -> Tensor:
+    def score(self, batch: Batch, knobs: KnobsT, reads: Tensor) -> Tensor:
         """log p(y_i) in one parallel pass if y_i is written after reads_i tokens. (B, I) -> (B, I)
 
-        Zero beyond a target's end.  Streaming gives exactly these numbers.
+        Zero beyond a target's end.  Streaming computes exactly these numbers.
         """
         raise NotImplementedError
 
@@ -123,27 +138,30 @@ class System(nn.Module):
         """A system made of trained ones; most are trained themselves."""
         raise UserError(f"A {cls.name} model is trained, not composed: leave out models.")
 
-    def inspect(self, batch: Batch, knobs: Any) -> list[dict[str, Any]]:
+    def inspect(self, batch: Batch, knobs: KnobsT) -> Sequence[Mapping[str, object]]:
         """Per sentence, what a forced pass shows beyond losses and reads."""
         return [{} for _ in batch.source]
 
-    def begin(self, knobs: Any) -> Any:
-        """Fresh memory of a stream."""
-        return None
+    # ---- streaming
 
     def bias(
-        self, query: Rows, keys: Rows, streams: Sequence[Stream], dtype: torch.dtype
+        self,
+        query: Rows,
+        keys: Rows,
+        streams: Sequence[Stream[KnobsT, MemoryT]],
+        dtype: torch.dtype,
     ) -> Tensor:
         """Which cached rows the new rows see. (B, Q), (B, C) -> (B, 1, Q, C)"""
         return plain_bias(query, keys, dtype)
 
-    def plan(self, stream: Stream) -> Plan | Read:
+    def plan(self, stream: Stream[KnobsT, MemoryT]) -> Plan | Read:
+        """What the stream needs next; changes nothing."""
         raise NotImplementedError
 
     def decide(
-        self, streams: Sequence[Stream], plans: Sequence[Plan], output: PassOutput
+        self, streams: Sequence[Stream[KnobsT, MemoryT]], plans: Sequence[Plan], output: PassOutput
     ) -> list[Read | Write]:
-        """By default the last row writes."""
+        """What each stream does now that its rows are computed; by default its last row writes."""
         for stream, plan in zip(streams, plans, strict=True):
-            stream.note(plan.targets[-1], plan.moments[-1], 1.0)
-        return [Write(len(plan.targets) - 1) for plan in plans]
+            stream.note(plan.rows[-1].target, plan.rows[-1].moment, 1.0)
+        return [Write(len(plan.rows) - 1) for plan in plans]

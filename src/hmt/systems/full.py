@@ -5,7 +5,7 @@ bidirectional one it is the ordinary Transformer, as other toolkits run it.
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from hmt.errors import UserError
 from hmt.model.dims import Dims
@@ -28,7 +28,7 @@ class FullKnobs:
     """There is nothing to choose: it reads everything, then writes."""
 
 
-class Full(TokenSystem):
+class Full(TokenSystem[FullConfig, FullKnobs, None]):
     """Every target token sees the whole source (Vaswani et al. 2017)."""
 
     name: ClassVar[str] = "full"
@@ -38,6 +38,3 @@ class Full(TokenSystem):
     def __init__(self, config: FullConfig) -> None:
         super().__init__(config)
         self.transformer.sees_ahead = config.encoder == "bidirectional"
-
-    def needed(self, token: int, knobs: Any) -> int | None:
-        return None

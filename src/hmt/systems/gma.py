@@ -11,20 +11,21 @@ the attention, and y_i sees the source up to P_i + delta: that is also when it c
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from hmt.errors import UserError
-from hmt.model.attention import CrossAttention, Packing, SourceView, attend, split_heads
+from hmt.model.attention import CrossAttention, Look, Report, join_heads
 from hmt.model.dims import Dims
+from hmt.model.passes import Pass
 from hmt.model.rows import NEVER
 from hmt.model.vocabulary import at_least_float32
 from hmt.systems.batch import Batch
 from hmt.systems.contract import PassOutput
 from hmt.systems.stream import Plan, Read, Stream, Write
-from hmt.systems.token_system import TokenSystem, tentative_plan
+from hmt.systems.token_system import TokenSystem, trial_plan
 
 # The range of positions in the authors' code: the width of the Gaussian must not be zero, and no
 # sentence is longer.
@@ -55,13 +56,13 @@ def check_delta(delta: float) -> None:
         raise UserError(f"delta = {delta}: the source tokens to wait for cannot be below 0.")
 
 
-@dataclass(frozen=True)
-class Aligned:
-    """What one layer tells."""
+@dataclass(frozen=True, kw_only=True)
+class Aligned(Report):
+    """What a layer reports."""
 
+    register: Tensor  # (B,) running sum after the last row
     position: Tensor  # (B, Q) P_i
     span: Tensor  # (B, Q) source tokens that the rows ask for
-    register: Tensor  # (B,) running sum after the last row
 
 
 class Gaussian(CrossAttention):
@@ -70,25 +71,25 @@ class Gaussian(CrossAttention):
         self.hidden = nn.Linear(dims.width, dims.width, bias=False)  # W_p
         self.step = nn.Linear(dims.width, 1, bias=False)  # v_p
 
-    def forward(
-        self, x: Tensor, source: Tensor, view: SourceView, packing: Packing
-    ) -> tuple[Tensor, Aligned]:
-        """(N, D), source (2, B, H, J, D / H) -> (N, D) and the alignment"""
-        assert view.dial is not None
-        keys, values = source.unbind()
-        query = self.query(x)
-        steps = packing.unpack(self.increments(query))[..., 0]
-        steps = steps.masked_fill(view.rows.target == 1, 0.0)
+    def look(
+        self,
+        x: Tensor,
+        query: Tensor,
+        kept: Sequence[Tensor],
+        at: Pass,
+        register: Tensor | None,
+    ) -> Look:
+        """A Gaussian around the predicted position, up to the span that the row asks for."""
+        steps = at.packing.unpack(self.increments(at.packing.pack(join_heads(query))))[..., 0]
+        steps = steps.masked_fill(at.rows.target == 1, 0.0)
         total = steps.cumsum(1)  # (B, Q)
-        if view.registers is not None:
-            total = total + view.registers[:, None]
+        if register is not None:
+            total = total + register[:, None]
         position = total.clamp(NEAREST, FARTHEST)
-        span = spans(position, view.dial)
-        bias = gaussian_bias(position, span.minimum(view.rows.moment), source.shape[3])
-        query = split_heads(packing.unpack(query), self.heads)
-        out = attend(query, keys, values, bias[:, None].to(query.dtype))
-        told = Aligned(position, span, total[:, -1].detach())
-        return self.output(packing.pack(out)), told
+        span = spans(position, at.setting)
+        bias = gaussian_bias(position, span.minimum(at.rows.moment), kept[0].shape[2])
+        report = Aligned(register=total[:, -1].detach(), position=position, span=span)
+        return Look(bias[:, None].to(query.dtype), report=report)
 
     def increments(self, query: Tensor) -> Tensor:
         """exp(v_p tanh(W_p z)) > 0 of the scaled query z; about 1 at first. (N, D) -> (N, 1)"""
@@ -113,43 +114,43 @@ def gaussian_bias(position: Tensor, span: Tensor, length: int) -> Tensor:
     return (-0.5 * far**2).masked_fill(place >= span[..., None], NEVER)
 
 
-class GMA(TokenSystem):
+class GMA(TokenSystem[GMAConfig, GMAKnobs, None]):
     name: ClassVar[str] = "gma"
     Config: ClassVar[type] = GMAConfig
     Knobs: ClassVar[type] = GMAKnobs
-    config: GMAConfig
 
     def __init__(self, config: GMAConfig) -> None:
         super().__init__(config, Gaussian)
 
-    def default_knobs(self) -> dict[str, Any]:
+    def default_knobs(self) -> dict[str, object]:
         return {"delta": self.config.delta}
 
     @property
     def register_shape(self) -> tuple[int, ...]:
         return ()
 
-    def dial(self, knobs: GMAKnobs) -> float:
+    def attention_setting(self, knobs: GMAKnobs) -> float:
         return knobs.delta
 
-    def inspect(self, batch: Batch, knobs: GMAKnobs) -> list[dict[str, Any]]:
+    def inspect(self, batch: Batch, knobs: GMAKnobs) -> list[dict[str, list[list[float]]]]:
         """The position that each layer aligns each token to, counted from 0."""
-        told = self.forward_tokens(batch, knobs).told
-        position = torch.stack([layer.position for layer in told], dim=-1).tolist()
+        reports = self.forward_tokens(batch, knobs).reported(Aligned)
+        position = torch.stack([report.position for report in reports], dim=-1).tolist()
         lengths = batch.target_length.tolist()
         return [{"positions": rows[:n]} for rows, n in zip(position, lengths, strict=True)]
 
-    def plan(self, stream: Stream) -> Plan | Read:
-        return tentative_plan(stream)
+    def plan(self, stream: Stream[GMAKnobs, None]) -> Plan | Read:
+        return trial_plan(stream)
 
     def decide(
-        self, streams: Sequence[Stream], plans: Sequence[Plan], output: PassOutput
+        self, streams: Sequence[Stream[GMAKnobs, None]], plans: Sequence[Plan], output: PassOutput
     ) -> list[Read | Write]:
         """Read up to the span of the first layer that asks for more; the next depend on it."""
-        spans = torch.stack([told.span[:, -1] for told in output.told], dim=1).tolist()
+        layers = [report.span[:, -1] for report in output.reported(Aligned)]
+        spans = torch.stack(layers, dim=1).tolist()
         decisions: list[Read | Write] = []
         for stream, plan, asked in zip(streams, plans, spans, strict=True):
-            more = [n for n in asked if n > stream.read and not stream.is_complete]
-            stream.note(plan.targets[0], stream.read, 0.0 if more else 1.0)
+            more = [n for n in asked if n > stream.read and not stream.source_read]
+            stream.note(plan.rows[0].target, stream.read, 0.0 if more else 1.0)
             decisions.append(Read(more[0]) if more else Write(0))
         return decisions

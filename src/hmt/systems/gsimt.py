@@ -11,17 +11,17 @@ sum over all policies and the Poisson prior on delays; the rest is written as do
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from hmt.errors import UserError
 from hmt.model import lattice
-from hmt.model.attention import Packing, SourceView, source_bias
 from hmt.model.delays import divergence, expected_moment, poisson_hazards, real_tokens
 from hmt.model.dims import Dims
-from hmt.model.rows import NEVER, NOBODY, Rows
+from hmt.model.passes import Packing, whole_pass
+from hmt.model.rows import NEVER, NOBODY, Row, Rows, source_bias
 from hmt.model.transformer import Transformer
 from hmt.model.vocabulary import gold_log_prob, smoothed
 from hmt.systems.batch import Batch
@@ -65,8 +65,11 @@ class GSiMTKnobs:
 
 
 @dataclass
-class Memory:
-    column: int = 0  # the moment that the stream's cached rows belong to
+class GSiMTMemory:
+    column: int = 0  # the moment that all cached rows of the stream see
+
+
+GSiMTStream = Stream[GSiMTKnobs, GSiMTMemory]
 
 
 @dataclass(frozen=True)
@@ -81,11 +84,11 @@ class Cells:
     last: Tensor  # (B, I)
 
 
-class GSiMT(System):
+class GSiMT(System[GSiMTConfig, GSiMTKnobs, GSiMTMemory]):
     name: ClassVar[str] = "gsimt"
     Config: ClassVar[type] = GSiMTConfig
     Knobs: ClassVar[type] = GSiMTKnobs
-    config: GSiMTConfig
+    Memory: ClassVar[type] = GSiMTMemory
 
     def __init__(self, config: GSiMTConfig) -> None:
         super().__init__()
@@ -138,22 +141,23 @@ class GSiMT(System):
         size, width, steps = computed.shape
         token = torch.arange(1, steps + 1, device=source.device)
         moment = torch.arange(1, width + 1, device=source.device)[:, None]
-        rows = Rows(
+        rows = Rows.of(
             target=token.expand_as(computed).masked_fill(~computed, NOBODY).flatten(1),
             moment=moment.expand_as(computed).flatten(1),
-            column=moment.expand_as(computed).flatten(1),
         )
         index = computed.flatten().nonzero()[:, 0]
-        out = self.transformer.decode(
-            batch.inputs[:, None].expand(-1, width, -1).flatten(1),
+        at = whole_pass(
+            rows,
             source_bias(token[None, None], steps, source.dtype),  # a row sees itself and earlier
-            self.transformer.read(source),
-            SourceView(rows, batch.source_length, packing=Packing(size, width * steps, index)),
-            Packing(size * width, steps, index),
+            Packing(size, width * steps, index),
+            source,
+            batch.source_length,
+            row_packing=Packing(size * width, steps, index),
         )
-        return out.states
+        tokens = batch.inputs[:, None].expand(-1, width, -1).flatten(1)
+        return self.transformer.decode(tokens, self.transformer.read(source), at).states
 
-    def losses(self, batch: Batch, knobs: GSiMTKnobs) -> Loss:
+    def loss(self, batch: Batch, knobs: GSiMTKnobs) -> Loss:
         cells = self.forward_cells(batch)
         write, wait = lattice.moves(cells.confidence, cells.first, cells.last)
         marginal = -lattice.log_likelihood(write + cells.gold, wait, batch.target_length)
@@ -180,7 +184,7 @@ class GSiMT(System):
         gold = cells.gold.gather(2, (reads[..., None] - 1).clamp(min=0))[..., 0]
         return gold * real_tokens(batch.target_length, batch.target.shape[1])
 
-    def inspect(self, batch: Batch, knobs: GSiMTKnobs) -> list[dict[str, Any]]:
+    def inspect(self, batch: Batch, knobs: GSiMTKnobs) -> list[dict[str, list[list[float]]]]:
         cells = self.forward_cells(batch)
         confidence = lattice.moves(cells.confidence, cells.first, cells.last)[0].exp().tolist()
         found = []
@@ -190,36 +194,33 @@ class GSiMT(System):
                 for lo, hi in zip(cells.first[b, :n], cells.last[b, :n], strict=True)
             ]
             own = [confidence[b][i][lo - 1 : hi] for i, (lo, hi) in enumerate(bounds)]
-            moments = [list(range(lo, hi + 1)) for lo, hi in bounds]
+            moments: list[list[float]] = [list(range(lo, hi + 1)) for lo, hi in bounds]
             found.append({"moments": moments, "confidence": own})
         return found
 
     # ---- streaming
 
-    def begin(self, knobs: GSiMTKnobs) -> Memory:
-        return Memory()
-
-    def plan(self, stream: Stream) -> Plan | Read:
+    def plan(self, stream: GSiMTStream) -> Plan | Read:
         """The next row of the column, or after a READ the whole prefix in the new column."""
-        token, read = len(stream.target) + 1, stream.read
-        if read < self.config.first(token) and not stream.is_complete:
+        token, read = stream.next_token, stream.read
+        if read < self.config.first(token) and not stream.source_read:
             return Read(self.config.first(token))
         is_new = stream.memory.column != read
-        stream.memory.column = read
-        targets = list(range(1 if is_new else token, token + 1))
-        return Plan(targets, [read] * len(targets), [read] * len(targets), forgets=is_new)
+        rows = [Row(i, read) for i in range(1 if is_new else token, token + 1)]
+        return Plan(rows, drops_earlier_rows=is_new)
 
     def decide(
-        self, streams: Sequence[Stream], plans: Sequence[Plan], output: PassOutput
+        self, streams: Sequence[GSiMTStream], plans: Sequence[Plan], output: PassOutput
     ) -> list[Read | Write]:
         confidence = self.write(output.last_rows())[:, 0].sigmoid().tolist()
         decisions: list[Read | Write] = []
         for stream, plan, c in zip(streams, plans, confidence, strict=True):
-            token, last = plan.targets[-1], self.config.last(plan.targets[-1])
-            is_due = stream.is_complete or (last is not None and stream.read >= last)
+            stream.memory.column = stream.read
+            token, last = stream.next_token, self.config.last(stream.next_token)
+            is_due = stream.source_read or (last is not None and stream.read >= last)
             stream.note(token, stream.read, 1.0 if is_due else c)
             writes = is_due or c >= stream.knobs.threshold
-            decisions.append(Write(len(plan.targets) - 1) if writes else Read(stream.read + 1))
+            decisions.append(Write(len(plan.rows) - 1) if writes else Read(stream.read + 1))
         return decisions
 
 

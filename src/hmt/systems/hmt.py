@@ -5,22 +5,37 @@ Shapes: B sentences, I target tokens, J source tokens, N states of the batch, D 
 Each target token y_i has up to K *states*, one per candidate moment t = lo_i .. hi_i.  A state sees
 the first t source tokens, knows how confident it is to write, and how probable y_i is.  Which
 state writes is hidden: training maximises the probability of the target over all selections,
-inference writes at the first confident state.  Equation numbers are the paper's.
+inference writes at the first confident state.
+
+The paper's equations, each with its function:
+
+    1  moments of states          boundaries (hmt_states.py); HMTKnobs.first, .last in streaming
+    2  self-attention of states   state_bias (hmt_states.py)
+    3  cross-attention            source_bias (model/rows.py): a row sees its moment and before
+    4  translation probability    HMT.translation
+    5  confidence                 HMT.confidence
+    6  transitions                transitions
+    7  likelihood                 log_likelihood
+    8  HMM loss                   hmm_loss
+    9  latency loss               latency_loss
+    10 state loss                 state_loss
+    11 total loss                 HMT.loss
 """
 
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from hmt.errors import UserError
 from hmt.model import lattice
-from hmt.model.attention import Packing, SourceView
+from hmt.model.delays import real_tokens
 from hmt.model.dims import Dims
-from hmt.model.rows import NEVER, Rows
+from hmt.model.passes import Packing, whole_pass
+from hmt.model.rows import NEVER, Row, Rows
 from hmt.model.transformer import Transformer
 from hmt.model.vocabulary import gold_log_prob, smoothed
 from hmt.systems.batch import Batch
@@ -59,7 +74,7 @@ class HMTConfig:
 
 @dataclass(frozen=True)
 class HMTKnobs:
-    """The latency dial of one session."""
+    """What sets the latency of a translation."""
 
     lower: int = 3  # L: tokens read before the first word can be written
     states: int = 6  # K: candidate moments per token
@@ -85,12 +100,15 @@ class HMTKnobs:
 
 
 @dataclass
-class Memory:
-    """How far the lattice of one stream has been computed."""
+class HMTMemory:
+    """How far the states of one stream have been computed."""
 
     token: int = 0  # states of tokens up to here ...
     moment: int = 0  # ... and moments up to here exist
     ahead: list[tuple[int, int, float]] = field(default_factory=list)  # (i, t, c) not yet read
+
+
+HMTStream = Stream[HMTKnobs, HMTMemory]
 
 
 @dataclass(frozen=True)
@@ -111,35 +129,33 @@ class States:
         return full.index_copy(0, cell, values).view(self.shape)
 
 
-class HMT(System):
+class HMT(System[HMTConfig, HMTKnobs, HMTMemory]):
     name: ClassVar[str] = "hmt"
     Config: ClassVar[type] = HMTConfig
     Knobs: ClassVar[type] = HMTKnobs
-    config: HMTConfig
+    Memory: ClassVar[type] = HMTMemory
 
     def __init__(self, config: HMTConfig) -> None:
         super().__init__()
         self.config = config
         self.transformer = Transformer(config.dims)
-        # Eq. 5: a state's confidence is a linear function of the state and of the source mean.
-        self.selection = nn.Linear(2 * config.dims.width, 1, bias=False)
+        self.selection = nn.Linear(2 * config.dims.width, 1, bias=False)  # W^S of Eq. 5
         nn.init.xavier_uniform_(self.selection.weight)
 
     # ---- settings
 
-    def default_knobs(self) -> dict[str, Any]:
+    def default_knobs(self) -> dict[str, object]:
         low, high = self.config.lower_range
         c = self.config
         return {"lower": (low + high) // 2, "states": c.states, "attention": c.attention}
 
     def sample(self, draw: random.Random, batch: Batch) -> HMTKnobs:
-        chosen: HMTKnobs = self.knobs(lower=draw.randint(*self.config.lower_range))
-        return chosen
+        return self.knobs(lower=draw.randint(*self.config.lower_range))
 
     # ---- training
 
     def forward_states(self, batch: Batch, knobs: HMTKnobs) -> States:
-        """One pass over all states of a batch (Eq. 1-5)."""
+        """One pass over all states of a batch (Eq. 1 to 5)."""
         if knobs.attention == "selected":
             raise UserError('attention "selected" exists at inference only; use multiple or max.')
         size, steps = batch.target.shape
@@ -149,68 +165,50 @@ class HMT(System):
         )
         source = self.transformer.encode_batch(batch.source, batch.source_length)
         tokens = batch.inputs.gather(1, (table.rows.target - 1).clamp(max=steps - 1))
-        out = self.transformer.decode(
-            tokens,
+        at = whole_pass(
+            table.rows,
             state_bias(table.rows, table.rows, knobs.attention, source.dtype),
-            self.transformer.read(source),
-            SourceView(table.rows, batch.source_length),
             Packing(size, tokens.shape[1], table.index),
+            source,
+            batch.source_length,
         )
+        states = self.transformer.decode(tokens, self.transformer.read(source), at).states
         seen = source.cumsum(1) / torch.arange(1, moments + 1, device=source.device)[:, None]
-        confidence = self.confidence(out.states, seen[table.sentence, table.moment - 1])
-        gold, mean = gold_log_prob(
-            out.states, self.transformer.output.weight, batch.target[table.sentence, table.token]
-        )
+        confidence = self.confidence(states, seen[table.sentence, table.moment - 1])
+        gold, mean = self.translation(states, batch.target[table.sentence, table.token])
         return States(table, confidence.to(gold.dtype), gold, mean, (size, steps, moments))
 
+    def translation(self, states: Tensor, gold: Tensor) -> tuple[Tensor, Tensor]:
+        """Eq. 4: log p(y_i | state), and the mean over all tokens. (N, D), (N,) -> (N,) twice"""
+        return gold_log_prob(states, self.transformer.output.weight, gold)
+
     def confidence(self, states: Tensor, means: Tensor) -> Tensor:
-        """Logit of c_{i,t} from state and source mean (Eq. 5). (N, D) twice -> (N,)"""
+        """Eq. 5: logit of c_{i,t} from a state and its source mean. (N, D) twice -> (N,)"""
         w_state, w_mean = self.selection.weight[0].chunk(2)
         return states @ w_state + means @ w_mean
 
-    def transitions(self, states: States) -> tuple[Tensor, Tensor]:
-        """Log-probability to write or to wait in each cell (Eq. 6). -> (B, I, J) twice
-
-        p(n | m) = c(i, n) prod_{m <= l < n} (1 - c(i, l)) is a path that waits and then writes: it
-        cannot write below lo_i and must at hi_i, so that every row of transitions sums to one.
-        """
-        confidence = states.spread(states.confidence, 0.0)
-        return lattice.moves(confidence, states.table.first, states.table.last)
-
-    def losses(self, batch: Batch, knobs: HMTKnobs) -> Loss:
-        """Eq. 7-11: the likelihood over all selections, expected latency, and every state's own."""
+    def loss(self, batch: Batch, knobs: HMTKnobs) -> Loss:
+        """Eq. 11: the HMM loss, plus latency and state losses by their weights. -> (B,)"""
         states = self.forward_states(batch, knobs)
-        write, wait = self.transitions(states)
-        emission = states.spread(states.gold, NEVER)
-        # Cells that are no state can only be passed by waiting; their emission never counts.
-        hmm = -lattice.log_likelihood(
-            write + emission, wait, batch.target_length, best=self.config.path == "best"
-        )
-        latency = expected_delay(
-            lattice.moment_probability(write, wait), states.table.first, batch.target_length
-        )
-        state = self.state_loss(states, knobs.states)
+        write, wait = transitions(states)
+        hmm = hmm_loss(states, write, wait, batch.target_length, self.config.path == "best")
+        latency = latency_loss(states, write, wait, batch.target_length)
+        state = state_loss(states, knobs.states, self.config.label_smoothing)
         total = hmm + self.config.latency_weight * latency + self.config.state_weight * state
         return Loss(total, {"hmm": hmm, "latency": latency, "state": state})
-
-    def state_loss(self, states: States, k: int) -> Tensor:
-        """Eq. 10: each of the K states should give y_i, with label smoothing. -> (B,)"""
-        log_prob = smoothed(states.gold, states.mean, self.config.label_smoothing)
-        weighted = states.spread(log_prob * states.table.copies / k, 0.0)
-        return -weighted.sum((1, 2))
 
     def score(self, batch: Batch, knobs: HMTKnobs, reads: Tensor) -> Tensor:
         states = self.forward_states(batch, knobs)
         chosen = states.spread(states.gold, NEVER).gather(2, reads[..., None] - 1)[..., 0]
-        steps = torch.arange(batch.target.shape[1], device=chosen.device)
-        return chosen.masked_fill(steps >= batch.target_length[:, None], 0.0)
+        return chosen.masked_fill(~real_tokens(batch.target_length, chosen.shape[1]), 0.0)
 
-    def inspect(self, batch: Batch, knobs: HMTKnobs) -> list[dict[str, Any]]:
+    def inspect(self, batch: Batch, knobs: HMTKnobs) -> list[dict[str, list[list[float]]]]:
+        """Moments and confidences of all states, per sentence and token."""
         states = self.forward_states(batch, knobs)
         table = states.table
         is_last = table.moment == table.last[table.sentence, table.token]
         confidence = states.confidence.sigmoid().masked_fill(is_last, 1.0).tolist()
-        found: list[dict[str, Any]] = [
+        found: list[dict[str, list[list[float]]]] = [
             {"moments": [[] for _ in range(n)], "confidence": [[] for _ in range(n)]}
             for n in batch.target_length.tolist()
         ]
@@ -224,11 +222,8 @@ class HMT(System):
 
     # ---- streaming
 
-    def begin(self, knobs: HMTKnobs) -> Memory:
-        return Memory()
-
     def bias(
-        self, query: Rows, keys: Rows, streams: Sequence[Stream], dtype: torch.dtype
+        self, query: Rows, keys: Rows, streams: Sequence[HMTStream], dtype: torch.dtype
     ) -> Tensor:
         modes = [stream.knobs.attention for stream in streams]
         bias = state_bias(query, keys, modes[0], dtype)
@@ -239,62 +234,59 @@ class HMT(System):
             )
         return bias
 
-    def plan(self, stream: Stream) -> Plan | Read:
+    def plan(self, stream: HMTStream) -> Plan | Read:
         """All states that exist by now and were not computed yet: a wavefront of about K.
 
         Where more source has arrived than was read, the later moments of the next token are
         computed in the same pass.  A state sees nothing beyond its moment, and `decide` goes
         through them in order: what is written is the same, in fewer passes.
         """
-        knobs, memory = stream.knobs, stream.memory
-        token, arrived = len(stream.target) + 1, len(stream.source)
-        if stream.read < knobs.first(token) and not stream.is_complete:
+        knobs, memory, token = stream.knobs, stream.memory, stream.next_token
+        if stream.read < knobs.first(token) and not stream.source_read:
             return Read(knobs.first(token))
-        until = max(stream.read, min(arrived, knobs.last(token)))
-        end = arrived if stream.is_finished and until == arrived else None
-        plan = Plan([], [], [])
+        until = computed_until(stream)
+        end = until if stream.source_ended and until == len(stream.source) else None
+        rows = []
         oldest = max(1, min(memory.token + 1, memory.moment - knobs.lower - knobs.states + 3))
         for i in range(oldest, token + 1):
-            first, last = knobs.first(i), min(knobs.last(i), until)
+            first, last = knobs.first(i), knobs.last(i)
             if end is not None:
                 first = min(first, end)
             if i <= memory.token:
                 first = max(first, memory.moment + 1)
-            for t in range(first, last + 1):
-                plan.targets.append(i)
-                plan.moments.append(t)
-                plan.columns.append(knobs.last(i))
-                plan.copies.append(copies_of(knobs, i, t, end))
-        memory.token, memory.moment = token, until
-        return plan
+            for t in range(first, min(last, until) + 1):
+                rows.append(Row(i, t, last=last, copies=copies_of(knobs, i, t, end)))
+        return Plan(rows)
 
     def decide(
-        self, streams: Sequence[Stream], plans: Sequence[Plan], output: PassOutput
+        self, streams: Sequence[HMTStream], plans: Sequence[Plan], output: PassOutput
     ) -> list[Read | Write]:
         """Write at the first confident moment that is not before the last write (Algorithm 1)."""
         confidence = self.confidence(output.states, output.means()).sigmoid().tolist()
         decisions: list[Read | Write] = []
         start = 0
         for stream, plan in zip(streams, plans, strict=True):
-            own = confidence[start : start + len(plan.targets)]
+            own = confidence[start : start + len(plan.rows)]
             decisions.append(self.decide_one(stream, plan, own))
-            start += len(plan.targets)
+            start += len(plan.rows)
         return decisions
 
-    def decide_one(self, stream: Stream, plan: Plan, confidence: list[float]) -> Read | Write:
-        knobs, memory, token = stream.knobs, stream.memory, len(stream.target) + 1
-        end = len(stream.source) if stream.is_finished else None
+    def decide_one(self, stream: HMTStream, plan: Plan, confidence: list[float]) -> Read | Write:
+        """The decision of one stream, whose memory moves on; one confidence per row."""
+        knobs, memory, token = stream.knobs, stream.memory, stream.next_token
+        memory.token, memory.moment = token, computed_until(stream)
+        end = len(stream.source) if stream.source_ended else None
         earliest = stream.reads[-1] if stream.reads else 0
         chosen: Read | Write = Read(memory.moment + 1)
         read = memory.moment
-        for row, (i, t) in enumerate(zip(plan.targets, plan.moments, strict=True)):
-            is_last = t == knobs.last(i) or t == end
-            c = 1.0 if is_last else confidence[row]
-            memory.ahead.append((i, t, c))
-            if i == token and t >= earliest and isinstance(chosen, Read):
+        for n, row in enumerate(plan.rows):
+            is_last = row.moment == row.last or row.moment == end
+            c = 1.0 if is_last else confidence[n]
+            memory.ahead.append((row.target, row.moment, c))
+            if row.target == token and row.moment >= earliest and isinstance(chosen, Read):
                 is_confident = knobs.policy == "confidence" and c >= knobs.threshold
                 if is_confident or is_last:
-                    chosen, read = Write(row), max(t, stream.read)
+                    chosen, read = Write(n), max(row.moment, stream.read)
         for i, t, c in memory.ahead:
             if t <= read:
                 stream.note(i, t, c)
@@ -302,13 +294,53 @@ class HMT(System):
         return chosen
 
 
-def expected_delay(probability: Tensor, first: Tensor, target_length: Tensor) -> Tensor:
-    """Eq. 9: mean over tokens of E[t] - lo_i. (B, I, J), (B, I), (B,) -> (B,)"""
+def transitions(states: States) -> tuple[Tensor, Tensor]:
+    """Eq. 6: log-probability to write and to wait in each cell. (N,) -> (B, I, J) twice
+
+    p(n | m) = c(i, n) prod_{m <= l < n} (1 - c(i, l)) is a path that waits and then writes: it
+    cannot write below lo_i and must at hi_i, so that every row of transitions sums to one.
+    """
+    confidence = states.spread(states.confidence, 0.0)
+    return lattice.moves(confidence, states.table.first, states.table.last)
+
+
+def log_likelihood(
+    states: States, write: Tensor, wait: Tensor, target_length: Tensor, best: bool = False
+) -> Tensor:
+    """Eq. 7: log p(y | x), over all selections or the best. (B, I, J) twice, (B,) -> (B,)"""
+    # Cells that are no state can only be passed by waiting; their emission never counts.
+    emission = states.spread(states.gold, NEVER)
+    return lattice.log_likelihood(write + emission, wait, target_length, best)
+
+
+def hmm_loss(
+    states: States, write: Tensor, wait: Tensor, target_length: Tensor, best: bool = False
+) -> Tensor:
+    """Eq. 8: -log p(y | x). (B, I, J) twice, (B,) -> (B,)"""
+    return -log_likelihood(states, write, wait, target_length, best)
+
+
+def latency_loss(states: States, write: Tensor, wait: Tensor, target_length: Tensor) -> Tensor:
+    """Eq. 9: mean over tokens of E[t] - lo_i. (B, I, J) twice, (B,) -> (B,)"""
+    probability = lattice.moment_probability(write, wait)
     steps, moments = probability.shape[1:]
     moment = torch.arange(1, moments + 1, device=probability.device)
-    delay = (probability * (moment - first[..., None]).clamp(min=0)).sum(-1)  # (B, I)
-    real = torch.arange(steps, device=probability.device) < target_length[:, None]
-    return (delay * real).sum(1) / target_length
+    lag = (moment - states.table.first[..., None]).clamp(min=0)  # (B, I, J)
+    delay = (probability * lag).sum(-1)  # (B, I)
+    return (delay * real_tokens(target_length, steps)).sum(1) / target_length
+
+
+def state_loss(states: States, k: int, smoothing: float) -> Tensor:
+    """Eq. 10: each of the K states should predict y_i, with label smoothing. (N,) -> (B,)"""
+    log_prob = smoothed(states.gold, states.mean, smoothing)
+    weighted = states.spread(log_prob * states.table.copies / k, 0.0)
+    return -weighted.sum((1, 2))
+
+
+def computed_until(stream: HMTStream) -> int:
+    """The last moment whose states the next pass computes, or has just computed."""
+    arrived = min(len(stream.source), stream.knobs.last(stream.next_token))
+    return max(stream.read, arrived)
 
 
 def copies_of(knobs: HMTKnobs, token: int, moment: int, end: int | None) -> int:

@@ -17,7 +17,7 @@ from hmt.model.rows import NOBODY, Rows, visible_bias
 
 
 def boundaries(lower: Tensor, states: Tensor, source: Tensor, steps: int) -> tuple[Tensor, Tensor]:
-    """First and last moment of each target token. (B,) three times -> (B, I) twice"""
+    """Eq. 1: first and last moment of each target token. (B,) three times -> (B, I) twice"""
     i = torch.arange(1, steps + 1, device=source.device)
     first = (lower[:, None] + i - 1).clamp(min=1)
     last = (lower[:, None] + i + states[:, None] - 2).clamp(min=1)
@@ -75,37 +75,36 @@ def state_table(
     )
     index = b * width + place
 
-    def spread(values: Tensor, empty: float) -> Tensor:
+    def spread(values: Tensor, empty: int) -> Tensor:
         full = torch.full((batch * width,), empty, dtype=values.dtype, device=device)
         return full.index_copy(0, index, values).view(batch, width)
 
-    rows = Rows(
+    rows = Rows.of(
         target=spread(i + 1, NOBODY),
         moment=spread(moment, 1),
-        column=spread((lower + i + states - 1).clamp(min=1), 0),  # last moment, source end ignored
-        log_copies=spread(n_copies.double().log(), 0.0),
+        last=spread((lower + i + states - 1).clamp(min=1), 0),
+        copies=spread(n_copies, 1),
     )
     return StateTable(rows, index, b, i, moment, n_copies, lo, hi)
 
 
 def state_bias(query: Rows, keys: Rows, mode: str, dtype: torch.dtype) -> Tensor:
-    """HMT's attention between states, weighted by their copies. (B, Q), (B, C) -> (B, 1, Q, C)
+    """Eq. 2: attention between states, weighted by their copies. (B, Q), (B, C) -> (B, 1, Q, C)
 
     multiple: (i, t) sees (j, t') iff j <= i and t' <= t.  max: of each earlier token only its
     largest moment up to t.  selected: of each earlier token only the state that wrote it.
     """
     seen = keys.target[:, None] <= query.target[..., None]
     seen &= keys.moment[:, None] <= query.moment[..., None]
-    assert keys.log_copies is not None
-    weight = keys.log_copies[:, None]
+    # places of a cache that no row has used yet have no copies
+    weight = keys.copies.clamp(min=1).double().log()[:, None]
     if mode == "multiple":
         return visible_bias(seen, weight, dtype)
     own = keys.target[:, None] == query.target[..., None]
     if mode == "max":
-        reached = keys.column[:, None].minimum(query.moment[..., None])
+        reached = keys.last[:, None].minimum(query.moment[..., None])
         chosen = keys.moment[:, None] == reached
     else:
-        assert keys.selected is not None
-        chosen = keys.selected[:, None] > 0
+        chosen = keys.wrote[:, None] > 0
     # One state of an earlier token is seen: it counts once, however many copies it stands for.
     return visible_bias(seen & (own | chosen), weight * own, dtype)

@@ -11,7 +11,7 @@ stops where the probability passes a threshold.  A token is written once all hea
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -19,15 +19,16 @@ from torch import Tensor, nn
 
 from hmt.errors import UserError
 from hmt.model import lattice
-from hmt.model.attention import CrossAttention, Packing, SourceView, split_heads
+from hmt.model.attention import CrossAttention, Look, Report, split_heads
 from hmt.model.delays import differentiable_average_lagging, expected_moment, real_tokens
 from hmt.model.dims import Dims
+from hmt.model.passes import Pass
 from hmt.model.rows import NEVER
 from hmt.model.vocabulary import at_least_float32
 from hmt.systems.batch import Batch
 from hmt.systems.contract import Loss, PassOutput
 from hmt.systems.stream import Plan, Read, Stream, Write
-from hmt.systems.token_system import TokenSystem, tentative_plan
+from hmt.systems.token_system import TokenPass, TokenSystem, trial_plan
 
 KINDS = ("lookback", "hard")
 
@@ -51,16 +52,16 @@ class MMAKnobs:
     threshold: float = 0.5  # a head stops where its stopping probability reaches this
 
 
-@dataclass(frozen=True)
-class Expected:
-    """What a training pass tells of one layer."""
+@dataclass(frozen=True, kw_only=True)
+class Expected(Report):
+    """What a layer reports of a training pass."""
 
     delay: Tensor  # (B, H, I) expected number of source tokens up to the pointer
 
 
-@dataclass(frozen=True)
-class Pointers:
-    """What a streaming pass tells of one layer."""
+@dataclass(frozen=True, kw_only=True)
+class Pointers(Report):
+    """What a layer reports of a streaming pass."""
 
     register: Tensor  # (B, H) where the heads stand after the last row, from 0
     needs: Tensor  # (B, H) the head has not stopped within what was read
@@ -81,38 +82,38 @@ class Monotonic(CrossAttention):
         kept = self.project(h)
         return torch.cat([kept, self.stop_project(h)], dim=-1) if self.looks_back else kept
 
-    def forward(
-        self, x: Tensor, source: Tensor, view: SourceView, packing: Packing
-    ) -> tuple[Tensor, Expected | Pointers]:
-        """(N, D), source (2 or 3, B, H, J, D / H) -> (N, D) and expected delays, or pointers"""
-        keys, values, *own_keys = source.unbind()
-        soft = self.scores(packing.unpack(self.query(x)), keys)
-        stop = self.stop_scores(packing, x, own_keys[0]) if self.looks_back else soft
-        told: Expected | Pointers
-        if view.registers is None:
-            assert view.length is not None
-            log_alpha = expected_alignment(self.disturbed(stop), view.length)
-            weights = look_back(log_alpha, soft, view.length) if self.looks_back else log_alpha
-            weights = weights.exp()
-            told = Expected(expected_moment(log_alpha.exp()))
-        else:
-            assert view.dial is not None and view.complete is not None
-            stops = stop.sigmoid() >= view.dial[:, None, None, None]
-            pointer, needs = move(stops, view.registers.long(), view.rows.moment)
-            weights = self.point(soft, pointer)
-            told = Pointers(pointer[..., -1], needs[..., -1] & ~view.complete[:, None])
-        context = weights.to(values.dtype) @ values  # (B, H, Q, D / H)
-        return self.output(packing.pack(context.transpose(1, 2).flatten(-2))), told
+    def look(
+        self,
+        x: Tensor,
+        query: Tensor,
+        kept: Sequence[Tensor],
+        at: Pass,
+        register: Tensor | None,
+    ) -> Look:
+        """The expected alignment in training; in streaming the pointers move on from `register`."""
+        soft = self.scores(query, kept[0])
+        stop = self.stop_scores(x, kept[2], at) if self.looks_back else soft
+        if not at.is_streaming:
+            log_alpha = expected_alignment(self.disturbed(stop), at.source_length)
+            weights = look_back(log_alpha, soft, at.source_length) if self.looks_back else log_alpha
+            delay = expected_moment(log_alpha.exp())
+            return Look(weights=weights.exp(), report=Expected(delay=delay))
+        assert register is not None
+        stops = stop.sigmoid() >= at.setting[:, None, None, None]
+        pointer, needs = move(stops, register.long(), at.rows.moment)
+        needs = needs[..., -1] & ~at.source_read[:, None]
+        report = Pointers(register=pointer[..., -1], needs=needs)
+        return Look(weights=self.point(soft, pointer), report=report)
 
     def scores(self, query: Tensor, keys: Tensor) -> Tensor:
-        """Scaled products per head. (B, Q, D), (B, H, J, D / H) -> (B, H, Q, J)"""
-        q = split_heads(query, self.heads)
-        scaled: Tensor = at_least_float32(q @ keys.transpose(-1, -2)) * q.shape[-1] ** -0.5
+        """Scaled products per head. (B, H, Q, D / H), (B, H, J, D / H) -> (B, H, Q, J)"""
+        scaled: Tensor = at_least_float32(query @ keys.transpose(-1, -2)) * query.shape[-1] ** -0.5
         return scaled
 
-    def stop_scores(self, packing: Packing, x: Tensor, keys: Tensor) -> Tensor:
-        """Logits to stop, where they are not those of attention. -> (B, H, Q, J)"""
-        return self.scores(packing.unpack(self.stop_query(x)), keys)
+    def stop_scores(self, x: Tensor, keys: Tensor, at: Pass) -> Tensor:
+        """Logits to stop, where they are not those of attention. (N, D) -> (B, H, Q, J)"""
+        query = split_heads(at.packing.unpack(self.stop_query(x)), self.heads)
+        return self.scores(query, keys)
 
     def disturbed(self, stop: Tensor) -> Tensor:
         """Noise drives stopping probabilities towards 0 and 1, as inference will take them."""
@@ -168,11 +169,10 @@ def move(stops: Tensor, start: Tensor, available: Tensor) -> tuple[Tensor, Tenso
     return torch.stack(pointers, -1), torch.stack(needs, -1)
 
 
-class MMA(TokenSystem):
+class MMA(TokenSystem[MMAConfig, MMAKnobs, None]):
     name: ClassVar[str] = "mma"
     Config: ClassVar[type] = MMAConfig
     Knobs: ClassVar[type] = MMAKnobs
-    config: MMAConfig
 
     def __init__(self, config: MMAConfig) -> None:
         super().__init__(config, partial(Monotonic, kind=config.kind, noise=config.noise))
@@ -181,13 +181,13 @@ class MMA(TokenSystem):
     def register_shape(self) -> tuple[int, ...]:
         return (self.config.dims.heads,)
 
-    def dial(self, knobs: MMAKnobs) -> float:
+    def attention_setting(self, knobs: MMAKnobs) -> float:
         return knobs.threshold
 
-    def losses(self, batch: Batch, knobs: MMAKnobs) -> Loss:
+    def loss(self, batch: Batch, knobs: MMAKnobs) -> Loss:
         done = self.forward_tokens(batch, knobs)
         cross_entropy = self.cross_entropy(batch, done)
-        delays = torch.cat([told.delay for told in done.told], dim=1)  # all layers' heads
+        delays = all_delays(done)
         average = differentiable_average_lagging(
             weighted_delay(delays), batch.source_length, batch.target_length
         )
@@ -197,26 +197,31 @@ class MMA(TokenSystem):
         parts = {"cross_entropy": cross_entropy, "latency": average, "variance": variance}
         return Loss(total, parts)
 
-    def inspect(self, batch: Batch, knobs: MMAKnobs) -> list[dict[str, Any]]:
+    def inspect(self, batch: Batch, knobs: MMAKnobs) -> list[dict[str, list[float]]]:
         """The expected delay of the most demanding head, per token."""
-        told = self.forward_tokens(batch, knobs).told
-        delay = torch.cat([layer.delay for layer in told], dim=1).amax(1).tolist()
+        delay = all_delays(self.forward_tokens(batch, knobs)).amax(1).tolist()
         lengths = batch.target_length.tolist()
         return [{"delay": row[:n]} for row, n in zip(delay, lengths, strict=True)]
 
-    def plan(self, stream: Stream) -> Plan | Read:
-        return tentative_plan(stream)
+    def plan(self, stream: Stream[MMAKnobs, None]) -> Plan | Read:
+        return trial_plan(stream)
 
     def decide(
-        self, streams: Sequence[Stream], plans: Sequence[Plan], output: PassOutput
+        self, streams: Sequence[Stream[MMAKnobs, None]], plans: Sequence[Plan], output: PassOutput
     ) -> list[Read | Write]:
         """Any head of any layer that has not stopped needs one more source token."""
-        needs = torch.cat([told.needs for told in output.told], dim=1).double().mean(1).tolist()
+        layers = [report.needs for report in output.reported(Pointers)]
+        needs = torch.cat(layers, dim=1).double().mean(1).tolist()
         decisions: list[Read | Write] = []
         for stream, plan, share in zip(streams, plans, needs, strict=True):
-            stream.note(plan.targets[0], stream.read, 1.0 - share)
+            stream.note(plan.rows[0].target, stream.read, 1.0 - share)
             decisions.append(Read(stream.read + 1) if share > 0 else Write(0))
         return decisions
+
+
+def all_delays(done: TokenPass) -> Tensor:
+    """The expected delays of all heads of all layers. -> (B, layers x H, I)"""
+    return torch.cat([report.delay for report in done.reported(Expected)], dim=1)
 
 
 def weighted_delay(delays: Tensor) -> Tensor:

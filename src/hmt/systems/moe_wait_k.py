@@ -8,31 +8,26 @@ stages: without the gate, then all with it.
 """
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from hmt.errors import UserError
-from hmt.model.attention import (
-    CrossAttention,
-    Packing,
-    SourceView,
-    attend,
-    source_bias,
-    split_heads,
-)
+from hmt.model.attention import CrossAttention, Look
 from hmt.model.dims import Dims
+from hmt.model.passes import Pass
+from hmt.model.rows import Rows, source_bias
 from hmt.systems.batch import Batch
 from hmt.systems.multipath import VALIDATION_LAGS, draw_lag
-from hmt.systems.stream import Stream
 from hmt.systems.token_system import TokenSystem
 from hmt.systems.wait_k import WaitKKnobs
 
 LONGEST_LAG = 16
-LAG_UNIT = 10  # the gate is told k / 10, as in the authors' code
+LAG_UNIT = 10  # the gate is given k / 10, as in the authors' code
 
 
 def expert_lags(heads: int) -> tuple[int, ...]:
@@ -68,27 +63,28 @@ class ExpertAttention(CrossAttention):
         self.lags = lags
         self.gate = nn.Linear(dims.heads + 1, dims.heads) if has_gate else None
 
-    def forward(
-        self, x: Tensor, source: Tensor, view: SourceView, packing: Packing
-    ) -> tuple[Tensor, Any]:
-        """(N, D), source (2, B, H, J, D / H) -> (N, D) and the gate (B, Q, H), None without one"""
-        keys, values = source.unbind()
-        query = split_heads(packing.unpack(self.query(x)), self.heads)
-        spans = self.spans(view)
-        bias = source_bias(spans, source.shape[3], x.dtype)  # (B, H, Q, J)
-        out = attend(query, keys, values, bias)
-        weights = None
-        if self.gate is not None:
-            weights = self.weights(query, keys, spans, view)
-            out = (out.unflatten(-1, (self.heads, -1)) * weights[..., None]).flatten(-2)
-        return self.output(packing.pack(out)), weights
+    def look(
+        self,
+        x: Tensor,
+        query: Tensor,
+        kept: Sequence[Tensor],
+        at: Pass,
+        register: Tensor | None,
+    ) -> Look:
+        """Every expert looks at its own span, and the gate says how much it counts."""
+        keys = kept[0]
+        spans = self.spans(at.rows)
+        bias = source_bias(spans, keys.shape[2], x.dtype)  # (B, H, Q, J)
+        if self.gate is None:
+            return Look(bias)
+        return Look(bias, shares=self.shares(query, keys, spans, at))
 
-    def spans(self, view: SourceView) -> Tensor:
+    def spans(self, rows: Rows) -> Tensor:
         """Source tokens that each expert sees: k_h + i - 1, at most what is read. -> (B, H, Q)"""
-        lags = torch.tensor(self.lags, device=view.rows.target.device)[:, None]
-        return (lags + view.rows.target[:, None] - 1).minimum(view.rows.moment[:, None])
+        lags = torch.tensor(self.lags, device=rows.target.device)[:, None]
+        return (lags + rows.target[:, None] - 1).minimum(rows.moment[:, None])
 
-    def weights(self, query: Tensor, keys: Tensor, spans: Tensor, view: SourceView) -> Tensor:
+    def shares(self, query: Tensor, keys: Tensor, spans: Tensor, at: Pass) -> Tensor:
         """G = H softmax(tanh(W [s_1..s_H, k/10] + b)), which sums to H.
 
         (B, H, Q, D / H), (B, H, J, D / H), (B, H, Q) -> (B, Q, H)
@@ -97,17 +93,16 @@ class ExpertAttention(CrossAttention):
         """
         assert self.gate is not None
         scores = query @ keys.transpose(-1, -2) / query.shape[-1] ** 0.5  # (B, H, Q, J)
-        length = keys.shape[2]
-        if (beyond := view.bias(length, scores.dtype)) is not None:
-            scores = scores + beyond
-        inside = torch.arange(length, device=spans.device) < spans[..., None]
-        shares = (scores.softmax(-1) * inside).sum(-1) / spans  # (B, H, Q)
-        lag = view.rows.column[..., None].to(shares.dtype) / LAG_UNIT
-        logits: Tensor = self.gate(torch.cat([shares.transpose(1, 2), lag], dim=-1)).tanh()
+        if at.source_bias is not None:
+            scores = scores + at.source_bias
+        inside = torch.arange(keys.shape[2], device=spans.device) < spans[..., None]
+        means = (scores.softmax(-1) * inside).sum(-1) / spans  # (B, H, Q)
+        lag = (at.setting.to(means.dtype) / LAG_UNIT)[:, None, None].expand(-1, means.shape[2], 1)
+        logits: Tensor = self.gate(torch.cat([means.transpose(1, 2), lag], dim=-1)).tanh()
         return self.heads * logits.softmax(-1)
 
 
-class MoEWaitK(TokenSystem):
+class MoEWaitK(TokenSystem[MoEWaitKConfig, WaitKKnobs, None]):
     """Multipath with experts: k ~ U{1..J} per batch; any k at inference."""
 
     name: ClassVar[str] = "moe-wait-k"
@@ -121,15 +116,14 @@ class MoEWaitK(TokenSystem):
     def sample(self, draw: random.Random, batch: Batch) -> WaitKKnobs:
         return WaitKKnobs(k=draw_lag(draw, batch))
 
-    def validation_knobs(self) -> list[Any]:
+    def validation_knobs(self) -> list[WaitKKnobs]:
         return [WaitKKnobs(k=k) for k in VALIDATION_LAGS]
 
     def needed(self, token: int, knobs: WaitKKnobs) -> int | None:
         return knobs.k + token - 1
 
-    def columns(self, batch: Batch, knobs: WaitKKnobs) -> Tensor:
-        return torch.full_like(batch.target, knobs.k)
+    def refreshes(self, knobs: WaitKKnobs) -> bool:
+        return knobs.refresh
 
-    def column(self, stream: Stream) -> int:
-        k: int = stream.knobs.k
-        return k
+    def attention_setting(self, knobs: WaitKKnobs) -> float:
+        return knobs.k

@@ -5,7 +5,7 @@ Everything but the draw is wait-k: token y_i sees g_i = min(k + i - 1, J) source
 
 import random
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from hmt.model.dims import Dims
 from hmt.systems.batch import Batch
@@ -22,7 +22,7 @@ class MultipathConfig:
     label_smoothing: float = 0.1
 
 
-class Multipath(TokenSystem):
+class Multipath(TokenSystem[MultipathConfig, WaitKKnobs, None]):
     """Wait-k with k ~ U{1..J} per batch; any k at inference."""
 
     name: ClassVar[str] = "multipath"
@@ -32,11 +32,14 @@ class Multipath(TokenSystem):
     def sample(self, draw: random.Random, batch: Batch) -> WaitKKnobs:
         return WaitKKnobs(k=draw_lag(draw, batch))
 
-    def validation_knobs(self) -> list[Any]:
+    def validation_knobs(self) -> list[WaitKKnobs]:
         return [WaitKKnobs(k=k) for k in VALIDATION_LAGS]
 
     def needed(self, token: int, knobs: WaitKKnobs) -> int | None:
         return knobs.k + token - 1
+
+    def refreshes(self, knobs: WaitKKnobs) -> bool:
+        return knobs.refresh
 
 
 def draw_lag(draw: random.Random, batch: Batch) -> int:

@@ -1,7 +1,10 @@
 """One translation in progress, and the steps that it takes."""
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Generic
+
+from hmt.model.rows import Row
+from hmt.systems.parameters import KnobsT, MemoryT
 
 
 @dataclass(frozen=True)
@@ -18,45 +21,47 @@ class Write:
     row: int
 
 
-@dataclass
+@dataclass(frozen=True)
 class Plan:
-    """Rows of one stream to compute in the next pass, as parallel lists."""
+    """Rows of one stream to compute in the next pass."""
 
-    targets: list[int]  # i, from 1
-    moments: list[int]
-    columns: list[int]
-    copies: list[int] = field(default_factory=list)  # empty: all 1
+    rows: list[Row]
     part: int = 0  # which of the system's Transformers computes them
-    is_tentative: bool = False  # the rows are kept only if this pass ends in a write
-    forgets: bool = False  # earlier rows of the stream will never be looked at again
+    drops_unless_written: bool = False  # the rows are kept only if this pass ends in a write
+    drops_earlier_rows: bool = False  # the stream's cached rows will never be looked at again
 
 
 @dataclass
-class Stream:
-    """One translation in progress: all that it needs, and all that its record will tell."""
+class Stream(Generic[KnobsT, MemoryT]):
+    """One translation in progress: all that it needs, and all that its record reports."""
 
     slot: int
-    knobs: Any
-    memory: Any = None  # what its system has to remember, typed by that system
+    knobs: KnobsT
+    memory: MemoryT  # what its system has to remember
     forced: list[int] | None = None  # target tokens to write instead of the model's own
     source: list[int] = field(default_factory=list)  # arrived, not necessarily read
     arrived_at: list[float] = field(default_factory=list)  # seconds, per source token
-    is_finished: bool = False  # the source end token has arrived
+    source_ended: bool = False  # the end token of the source has arrived
     read: int = 0
-    wants: int = 0  # tokens that must be read before the next pass
+    waits_for: int = 0  # source tokens that must be read before the next pass
     target: list[int] = field(default_factory=list)
     reads: list[int] = field(default_factory=list)
     log_probs: list[float] = field(default_factory=list)
     written_at: list[float] = field(default_factory=list)
     states: list[dict[int, float]] = field(default_factory=list)  # per token: moment -> confidence
-    has_ended: bool = False
+    target_ended: bool = False  # nothing more will be written
     rows: list[int] = field(default_factory=list)  # rows cached, per part
     encoded: list[int] = field(default_factory=list)  # source tokens encoded, per part
 
     @property
-    def is_complete(self) -> bool:
+    def source_read(self) -> bool:
         """The source has been read to its end token: only now is its length known."""
-        return self.is_finished and self.read == len(self.source)
+        return self.source_ended and self.read == len(self.source)
+
+    @property
+    def next_token(self) -> int:
+        """i, from 1, of the target token to be written next."""
+        return len(self.target) + 1
 
     def note(self, token: int, moment: int, confidence: float) -> None:
         """Record that target token i was considered at a moment."""

@@ -4,7 +4,7 @@ Token y_i sees g_i = min(k + i - 1, J) source tokens, in training as in streamin
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from hmt.errors import UserError
 from hmt.model.dims import Dims
@@ -28,15 +28,18 @@ class WaitKKnobs:
             raise UserError(f"k = {self.k}: at least one source token must be read first.")
 
 
-class WaitK(TokenSystem):
+class WaitK(TokenSystem[WaitKConfig, WaitKKnobs, None]):
     """One model per k."""
 
     name: ClassVar[str] = "wait-k"
     Config: ClassVar[type] = WaitKConfig
     Knobs: ClassVar[type] = WaitKKnobs
 
-    def default_knobs(self) -> dict[str, Any]:
+    def default_knobs(self) -> dict[str, object]:
         return {"k": self.config.k}
 
     def needed(self, token: int, knobs: WaitKKnobs) -> int | None:
         return knobs.k + token - 1
+
+    def refreshes(self, knobs: WaitKKnobs) -> bool:
+        return knobs.refresh

@@ -145,7 +145,7 @@ class Learner:
         batch = collate(self.corpus, own, self.group.device, sentences)
         # all processes draw alike, so that a part is of one kind however it is divided
         with autocast(self.training, self.group.device):
-            loss = self.system.loss(batch, random.Random(seed))
+            loss = self.system.training_loss(batch, random.Random(seed))
         self.optimizer.backward(loss.total.sum() * (weight / tokens))
         parts = {"loss": loss.total, **loss.parts}
         return own, {name: part.detach().double() * weight for name, part in parts.items()}

@@ -78,7 +78,7 @@ def _losses(system: System, corpus: Corpus, training: Training, group: Group) ->
     for sentences in in_order(corpus, max(training.batch_tokens, longest)):
         own, weight = share(sentences, group.rank, group.world)
         with autocast(training, group.device):
-            loss = system.loss(collate(corpus, own, group.device, sentences))
+            loss = system.validation_loss(collate(corpus, own, group.device, sentences))
         for name, part in {"loss": loss.total, **loss.parts}.items():
             sums[name] = sums.get(name, 0) + weight * part.double().sum()
     together = torch.stack(list(sums.values()))
