@@ -227,7 +227,7 @@ def test_a_word_read_in_part_is_not_read() -> None:
     first, second = tokenizer.encode("unter"), tokenizer.encode("schied")
     assert len(second) > 1
     ids, at = [*first, *second], len(first) + 1  # all is written after one piece of the second
-    stream = Stream(slot=0, knobs=None, source=ids, target=ids, reads=[at] * len(ids))
+    stream = Stream(slot=0, knobs=None, memory=None, source=ids, target=ids, reads=[at] * len(ids))
     stream.states = [{at: 0.5}] * len(ids)
     stream.log_probs = stream.arrived_at = stream.written_at = [0.0] * len(ids)
     events = Events(
