@@ -214,7 +214,7 @@ class ITST(TokenSystem[ITSTConfig, ITSTKnobs, None]):
         decisions: list[Read | Write] = []
         for stream, plan, information in zip(streams, plans, least, strict=True):
             writes = stream.source_read or information >= stream.knobs.threshold
-            confidence = 1.0 if stream.source_read else min(information, 1.0)
-            stream.note(plan.rows[0].target, stream.read, confidence)
+            nearness = 1.0 if writes else information / stream.knobs.threshold
+            stream.note(plan.rows[0].target, stream.read, nearness)
             decisions.append(Write(0) if writes else Read(stream.read + 1))
         return decisions
