@@ -86,11 +86,11 @@ class Report:
     register: Tensor | None = None  # (B, ...) what it hands on to the stream's next pass
 
 
-AnyReport = TypeVar("AnyReport", bound=Report)
+ReportT = TypeVar("ReportT", bound=Report)
 NOTHING = Report()
 
 
-def reports_of(kind: type[AnyReport], reports: Sequence[Report]) -> list[AnyReport]:
+def reports_of(kind: type[ReportT], reports: Sequence[Report]) -> list[ReportT]:
     """The reports of all layers, which a system knows to be of its own kind."""
     own = [report for report in reports if isinstance(report, kind)]
     assert len(own) == len(reports), f"every layer reports a {kind.__name__}"
