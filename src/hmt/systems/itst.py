@@ -46,7 +46,7 @@ class ITSTConfig:
     lowest: float = 0.5  # training draws its thresholds between this and 1
     whole_share: float = 0.1  # of the training batches that see the whole source
     latency_weight: float = 1.0
-    norm_weight: float = 1.0
+    normalisation_weight: float = 1.0
     label_smoothing: float = 0.1
 
     def __post_init__(self) -> None:
@@ -151,10 +151,11 @@ def latency_cost(batch: Batch) -> Tensor:
 
 
 def transport_losses(transport: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-    """Latency and norm of each sentence. (B, L, I, J) -> (B,) twice
+    """Latency of each sentence, and how far its transport is from normalised. -> (B,) twice
 
-    Latency is the cost of the normalised transport, the mean over layers; the norm is the distance
-    of the transport from the normalised one, over all layers and tokens of the sentence.
+    (B, L, I, J).  Latency is the cost of the normalised transport, the mean over layers; the other
+    is the distance of transport and normalised transport, over all layers and tokens.  The authors
+    take this distance over a whole batch; here it does not depend on what else is in the batch.
     """
     is_real = real_tokens(batch.target_length, transport.shape[2])[:, None, :, None]
     transport, share = normalised(transport, batch.source_length)
@@ -187,10 +188,11 @@ class ITST(TokenSystem[ITSTConfig, ITSTKnobs, None]):
         done = self.forward_tokens(batch, knobs)
         cross_entropy = self.cross_entropy(batch, done)
         transport = torch.stack([r.transport for r in done.reported(Transported)], dim=1)
-        latency, norm = transport_losses(transport, batch)
+        latency, excess = transport_losses(transport, batch)
         total = cross_entropy + self.config.latency_weight * latency
-        total = total + self.config.norm_weight * norm
-        return Loss(total, {"cross_entropy": cross_entropy, "latency": latency, "norm": norm})
+        total = total + self.config.normalisation_weight * excess
+        parts = {"cross_entropy": cross_entropy, "latency": latency, "normalisation": excess}
+        return Loss(total, parts)
 
     def inspect(self, batch: Batch, knobs: ITSTKnobs) -> list[dict[str, list[list[float]]]]:
         """How much each source token transports to each target token, the mean over layers."""
