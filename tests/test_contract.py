@@ -38,6 +38,7 @@ KNOBS: dict[str, dict[str, Any]] = {
     "adaptive": {"rho_a": 0.4, "rho_b": 0.2},
     "mma": {"threshold": 0.45},
     "gsimt": {"threshold": 0.4},
+    "itst": {"threshold": 1.5},
 }
 
 every_system = pytest.mark.parametrize("name", SYSTEMS)

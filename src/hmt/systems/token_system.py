@@ -144,8 +144,11 @@ def scheduled(batch: Batch, needed: Callable[[int], int | None]) -> Tensor:
     return moments.minimum(batch.source_length[:, None])
 
 
-def trial_plan(stream: Stream) -> Plan | Read:
-    """The next token's row on all that has been read; it is kept only if it comes to write."""
-    if stream.read == 0:
-        return Read(1)
+def trial_plan(stream: Stream, first: int = 1) -> Plan | Read:
+    """The next token's row on all that has been read, once that is `first` tokens or everything.
+
+    The row is kept only if it comes to write.
+    """
+    if stream.read < first and not stream.source_read:
+        return Read(first)
     return Plan([Row(stream.next_token, stream.read)], drops_unless_written=True)
