@@ -1,23 +1,23 @@
 """Linear layers in fewer bits: how much faster a stream and a corpus get, and what BLEU it costs.
 
-One live stream and a corpus of an HMT of base size with random weights (lower 5, states 6), every
-variant in turn with single precision; with --source and --target also the BLEU of the model that
-ships. The variants of torchao are left out where it is not installed. The last line is JSON.
+    python benchmarks/quantisation.py --source test.de --target test.en
+
+One live stream and a corpus through an HMT with random weights (lower 5, states 6), each variant in
+turn with single precision; with --source and --target also the BLEU of the model that ships. The
+variants of torchao are left out where it is not installed. The last line of output is JSON.
 """
 
 import argparse
-import os
 import random
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import torch
+from _setting import count, parser_of, run
 from torch import nn
 
-from hmt.bench.report import finish, line
 from hmt.bench.setting import Row, interleaved, random_sentence, random_system, ratio_row, ratios
 from hmt.bench.stream import play
 from hmt.evaluation.evaluate import read_parallel
@@ -27,11 +27,11 @@ from hmt.models.model import load
 from hmt.streaming.engine import Engine
 from hmt.systems.contract import System
 
-WANTED, WANTED_LOSS = 1.3, 0.3
+TARGET, TARGET_LOSS = 1.3, 0.3
 
 
 def ordinary(system: System) -> System:
-    """A copy whose matrices are not arranged as those in single precision are."""
+    """A copy without pre-packed weights."""
     other = type(system)(system.config)
     other.load_state_dict(system.state_dict())
     return other.eval()
@@ -76,7 +76,7 @@ def variants() -> dict[str, Callable[[System], System]]:
 
 
 def speed(options: argparse.Namespace) -> Iterator[Row]:
-    """Time of each variant over that of single precision, the inverse told as times faster."""
+    """How many times faster each variant is than single precision."""
     draw = random.Random(1)
     system = random_system("hmt", options.size, lower=5, states=6)
     made = {name: make(system) for name, make in variants().items()}
@@ -91,7 +91,7 @@ def speed(options: argparse.Namespace) -> Iterator[Row]:
             faster = ratios({n: [1 / x for x in times] for n, times in seconds.items()}, "float32")
             for name in list(made)[1:]:
                 row = ratio_row(f"{what}, {threads} threads, {name}", faster[name], None)
-                yield {**row, "unit": "x faster", "at_least": WANTED}
+                yield {**row, "unit": "x faster", "at_least": TARGET}
 
 
 def corpus(system: System, sources: list[list[int]], targets: list[list[int]]) -> None:
@@ -113,31 +113,30 @@ def loss_of_bleu(options: argparse.Namespace) -> Iterator[Row]:
         bleu = quality(said, references)[0]["bleu"].corpus()
         best = best or bleu
         row: Row = {"what": f"BLEU lost, {name}", "value": round(best - bleu, 2), "unit": "BLEU"}
-        yield {**row, "at_most": WANTED_LOSS, "bleu": round(bleu, 2)}
+        yield {**row, "at_most": TARGET_LOSS, "bleu": round(bleu, 2)}
 
 
 def main() -> None:
     """Read the options, measure, print."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--size", choices=("tiny", "base"), default="base")
-    parser.add_argument("--sentences", type=int, default=64)
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
-    parser.add_argument("--source", type=Path)
-    parser.add_argument("--target", type=Path)
-    parser.add_argument("--lines", type=int, default=500)
-    parser.add_argument("--lower", type=int, default=3)
-    parser.add_argument("--model", type=Path, help="default: the one that ships")
-    options = parser.parse_args()
-    load_before = round(os.getloadavg()[0], 1)
-    has_text = options.source and options.target
-    rows: list[Row] = []
-    for row in chain(
-        speed(options) if options.repeats else (), loss_of_bleu(options) if has_text else ()
-    ):
-        rows.append(row)
-        print(line(row), flush=True)
-    print(finish(rows, size=options.size, threads=options.threads, load_before=load_before))
+    parser = parser_of(__doc__)
+    parser.add_argument("--size", choices=("tiny", "base"), default="base", help="(default: base)")
+    parser.add_argument("--sentences", type=count, default=64, help="of the corpus (default: 64)")
+    parser.add_argument("--repeats", type=int, default=5, help="0: no speed (default: 5)")
+    parser.add_argument("--threads", type=count, nargs="+", default=[1, 2], help="(default: 1 2)")
+    parser.add_argument("--source", type=Path, help="sentences for BLEU, one per line")
+    parser.add_argument("--target", type=Path, help="their translations")
+    parser.add_argument("--lines", type=count, default=500, help="how many (default: 500)")
+    parser.add_argument("--lower", type=int, default=3, help="latency setting (default: 3)")
+    parser.add_argument("--model", type=Path, help="(default: the model that ships)")
+    run(measure, parser.parse_args())
+
+
+def measure(options: argparse.Namespace) -> Iterator[Row]:
+    """Speed, and BLEU where there is text."""
+    if options.repeats:
+        yield from speed(options)
+    if options.source and options.target:
+        yield from loss_of_bleu(options)
 
 
 if __name__ == "__main__":

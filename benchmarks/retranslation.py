@@ -6,12 +6,11 @@ converted from our `full` weights, in single precision and in int8. With trained
     python benchmarks/retranslation.py --full DIR --hmt DIR --source FILE --target FILE
 
 shows time per source word, words taken back, quality and lag; `--size tiny` or `--size base`
-compares time alone, with random weights, a policy by chance and one target token per source token.
+compares time alone, with random weights, a random policy and one target token per source token.
 All ways of translating take turns sentence by sentence. The last line of output is JSON.
 """
 
 import argparse
-import os
 import random
 import statistics
 import sys
@@ -22,12 +21,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
+from _setting import parser_of, run
 from conversion import Translator, convert
 
-from hmt.bench.report import finish, line
 from hmt.bench.setting import Row, random_sentence, random_system, ratio_row, ratios
-from hmt.bench.stream import CONFIDENT, by_chance
+from hmt.bench.stream import CONFIDENT, with_random_policy
 from hmt.errors import UserError
 from hmt.evaluation.evaluate import read_parallel
 from hmt.metrics.latency import average_lagging
@@ -206,7 +204,7 @@ def compare_random(options: argparse.Namespace, folder: Path) -> Iterator[Row]:
     size, draw = options.size, random.Random(1)
     convert(random_system("full", size, encoder="bidirectional"), folder)
     single, small = (Translator(folder, kind, options.threads) for kind in ("float32", "int8"))
-    engine = Engine(by_chance(random_system("hmt", size, lower=5, states=6), CONFIDENT))
+    engine = Engine(with_random_policy(random_system("hmt", size, lower=5, states=6), CONFIDENT))
     for length in options.lengths:
         source, target = (random_sentence(draw, size, length) for _ in range(2))
         ways: dict[str, Callable[[], list[float]]] = {
@@ -257,41 +255,40 @@ def session_seconds(engine: Engine, source: Sequence[int], target: Sequence[int]
 
 def main() -> None:
     """Read the options, measure, print."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--full", type=Path, help="a trained bidirectional `full` model")
-    parser.add_argument("--hmt", type=Path, help="a trained HMT (default: the one that ships)")
+    parser.add_argument("--hmt", type=Path, help="a trained HMT (default: the model that ships)")
     parser.add_argument("--source", type=Path, help="sentences, one per line")
     parser.add_argument("--target", type=Path, help="their translations, for BLEU")
-    parser.add_argument("--sentences", type=int, default=200, help="how many of them")
-    parser.add_argument("--lower", type=int, help="latency setting of the HMT")
+    parser.add_argument("--sentences", type=int, default=200, help="how many (default: 200)")
+    parser.add_argument("--lower", type=int, help="latency setting of the HMT (default: its own)")
     parser.add_argument("--size", choices=("tiny", "base"), help="random weights instead")
-    parser.add_argument("--lengths", type=int, nargs="+", default=[10, 25, 50, 100])
-    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument(
+        "--lengths",
+        type=int,
+        nargs="+",
+        default=[10, 25, 50, 100],
+        help="words per sentence with --size (default: 10 25 50 100)",
+    )
+    parser.add_argument("--repeats", type=int, default=3, help="(default: 3)")
     # With two threads CTranslate2 was measured several times slower than with one, probably because
     # its OpenMP and that of PyTorch hold each other up inside one process.
-    parser.add_argument("--threads", type=int, default=1)
-    options = parser.parse_args()
-    torch.set_num_threads(options.threads)
-    load_before = round(os.getloadavg()[0], 1)
-    rows: list[Row] = []
+    parser.add_argument("--threads", type=int, default=1, help="of each side (default: 1)")
     try:
-        if options.size is None and (options.full is None or options.source is None):
-            raise UserError("Give --full and --source (trained models), or --size (random ones).")
-        with tempfile.TemporaryDirectory() as folder:
-            measure = compare_trained if options.size is None else compare_random
-            for row in measure(options, Path(folder) / "model"):
-                rows.append(row)
-                print(line(row), flush=True)
+        run(measure, parser.parse_args())
     except ModuleNotFoundError as error:
         if (error.name or "").split(".")[0] != "ctranslate2":
             raise
         sys.exit("This comparison needs CTranslate2: pip install ctranslate2 (or hmt[bench]).")
-    except UserError as error:
-        sys.exit(str(error))
-    about = {"threads": options.threads, "size": options.size, "load_before": load_before}
-    print(finish(rows, **about))
+
+
+def measure(options: argparse.Namespace) -> Iterator[Row]:
+    """Trained models, or random ones of a size."""
+    if options.size is None and (options.full is None or options.source is None):
+        raise UserError("Give --full and --source (trained models), or --size (random ones).")
+    with tempfile.TemporaryDirectory() as folder:
+        compare = compare_trained if options.size is None else compare_random
+        yield from compare(options, Path(folder) / "model")
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from hmt import toy
-from hmt.cli.app import run
+from hmt.cli import run
 
 RECIPE = """\
 output = "run"

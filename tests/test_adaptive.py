@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 import torch
+from model_directories import save
 from random_systems import DIMS, assert_close, ended, lively, reads_of, sentences, translations
 from training_runs import DIMS as TOY_DIMS
 from training_runs import prepare_toy, recipe
 
 import hmt
 from hmt.errors import UserError
-from hmt.models.directory import compose_system, load_system, save_system
+from hmt.models.directory import compose_system, load_system
 from hmt.streaming.engine import Engine
 from hmt.systems.adaptive import Adaptive, AdaptiveConfig, AdaptiveKnobs
 from hmt.systems.contract import PassOutput
@@ -119,12 +120,12 @@ def test_the_composed_directory_stands_alone(tmp_path: Path) -> None:
     models = [lively("wait-k", seed=seed, k=k).float() for seed, k in ((3, 1), (4, 3))]
     folders = [tmp_path / "one", tmp_path / "three"]
     for folder, model in zip(folders, models, strict=True):
-        save_system(folder, model, {})
-    save_system(tmp_path / "both", compose_system("adaptive", folders), {})
+        save(folder, model)
+    save(tmp_path / "both", compose_system("adaptive", folders))
     for folder in folders:
         (folder / "model.safetensors").unlink()
     loaded, config = load_system(tmp_path / "both")
-    assert config["config"]["lags"] == [1, 3]
+    assert config.config["lags"] == [1, 3]
     sources = sentences(5, seed=8)
     for n, k in enumerate((1, 3)):
         alone = translations(models[n], sources)
@@ -173,9 +174,9 @@ def test_a_recipe_composes_and_trains_in_stages(tmp_path: Path) -> None:
         assert train(parse_recipe(table)).is_finished
     both = hmt.load(tmp_path / "both")
     assert both.knobs() == AdaptiveKnobs(k_min=1, k_max=3, rho_a=0.1)
-    assert both.config["facts"]["weights"] == "composed"
-    assert both.config["facts"]["models"] == folders
-    assert f"weights: those of `{folders[0]}`" in (tmp_path / "both" / "README.md").read_text()
+    assert both.config.facts["weights"] == "composed"
+    assert both.config.facts["models"] == ["wait-1", "wait-3"]
+    assert "weights: those of `wait-1`" in (tmp_path / "both" / "README.md").read_text()
     assert both.translate(["ein Satz"])[0].target_tokens
     loaded = load_system(tmp_path / "wait-3")[0]
     for key, value in loaded.transformer.state_dict().items():

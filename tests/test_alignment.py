@@ -4,13 +4,13 @@ import json
 from pathlib import Path
 
 import pytest
+from model_directories import save
 from random_systems import SYMBOLS, lively
 from typer.testing import CliRunner
 
-from hmt.cli.app import app
+from hmt.cli import app
 from hmt.errors import UserError
 from hmt.metrics.alignment import Alignment, PolicyQuality, read_alignments, read_shares
-from hmt.models.directory import save_system
 from hmt.models.model import Model
 from hmt.text.tokenizer import word_tokenizer
 
@@ -72,9 +72,7 @@ def test_what_had_been_read_when_a_word_began() -> None:
 
 
 def model_directory(folder: Path) -> Path:
-    save_system(folder, lively("wait-k"), {})
-    word_tokenizer(list("uvwxabcdef")).save(folder / "tokenizer.json")
-    return folder
+    return save(folder, lively("wait-k"), word_tokenizer(list("uvwxabcdef")))
 
 
 def test_score_gives_shares(tmp_path: Path) -> None:
@@ -87,14 +85,24 @@ def test_score_gives_shares(tmp_path: Path) -> None:
         arguments += [f"--{name}", str(tmp_path / name)]
     answer = CliRunner().invoke(app, [*arguments, "--alignment", str(tmp_path / "gold")])
     assert not answer.exit_code, answer.output
-    first, second = (json.loads(x)["alignment"] for x in answer.stdout.splitlines() if x[0] == "{")
+    *pairs, summary = (json.loads(x) for x in answer.stdout.splitlines() if x[0] == "{")
+    first, second = (pair["alignment"] for pair in pairs)
     assert first["sure"] == {"words": 3, "read": 3, "share": 1.0}
     assert second["sure"] == {"words": 1, "read": 0, "share": 0.0}
     assert second["possible"] == {"words": 2, "read": 1, "share": 0.5}
     assert "75.00% (3 of 4) by sure links, 80.00% (4 of 5) by sure and possible" in answer.stderr
     assert "AL 2.000 tokens" in answer.stderr
+    assert summary == {
+        "kind": "summary",
+        "pairs": 2,
+        "alignment": {
+            "sure": {"words": 4, "read": 3, "share": 0.75},
+            "possible": {"words": 5, "read": 4, "share": 0.8},
+        },
+        "AL": 2.0,
+    }
     plain = CliRunner().invoke(app, arguments)
-    assert "alignment" not in plain.stdout
+    assert "alignment" not in plain.stdout and "summary" not in plain.stdout
 
 
 def test_the_gold_alignments_of_rwth(shared: Path) -> None:
@@ -104,7 +112,7 @@ def test_the_gold_alignments_of_rwth(shared: Path) -> None:
     one = read_alignments(folder / "test.talp", sources, targets)
     assert one == read_alignments(folder / "test.talp0", sources, targets)
     assert sum(len(found.sure) for found in one) == 9_613
-    model = Model(lively("full"), (tokenizer := word_tokenizer(list("abcdefghij")), tokenizer), {})
+    model = Model(lively("full"), (tokenizer := word_tokenizer(list("abcdefghij")), tokenizer))
     assert tokenizer.size == SYMBOLS
     full, wait = (PolicyQuality(model.tokenizers, sources, targets, one) for _ in range(2))
     for n, (source, target) in enumerate(zip(sources, targets, strict=True)):

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import torch
 from lively import lively_hmt, naive_pass
+from model_directories import save
 from random_systems import lively
 
 from hmt.analysis.curves import Axes, read_curves
@@ -26,7 +27,7 @@ from hmt.analysis.picture import picture
 from hmt.analysis.published import published, published_names
 from hmt.analysis.tables import latex_table, markdown_table
 from hmt.analysis.waits import waits
-from hmt.cli.app import run
+from hmt.cli import run
 from hmt.errors import UserError
 from hmt.evaluation.points import add_point
 from hmt.evaluation.records import write_records
@@ -35,7 +36,6 @@ from hmt.model.attention import CrossAttention, split_parts
 from hmt.model.dims import Dims
 from hmt.model.passes import Packing, whole_pass
 from hmt.model.rows import Rows, plain_bias
-from hmt.models.directory import save_system
 from hmt.models.model import Model
 from hmt.streaming.record import Record
 from hmt.systems import SYSTEMS
@@ -68,7 +68,7 @@ def record(**changed: Any) -> Record:
 def model_of(system: Any) -> Model:
     size = system.parts[0].dims.source_vocabulary
     tokenizer = word_tokenizer([f"w{n}" for n in range(4, size)])
-    return Model(system, (tokenizer, tokenizer), {})
+    return Model(system, (tokenizer, tokenizer))
 
 
 # ---- curves
@@ -439,8 +439,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("analysis")
     for name, seed in (("model", 3), ("other", 4)):
         model = model_of(lively("hmt", seed).float())
-        save_system(folder / name, model.system, {})
-        model.source_tokenizer.save(folder / name / "tokenizer.json")
+        save(folder / name, model.system, model.source_tokenizer)
         if name == "model":
             records = model.translate(["w5 w9 w4", "w7 w6 w8 w11 w5"], states=3)
             write_records(folder / "records.jsonl", records)
@@ -501,8 +500,8 @@ def test_explain_a_sentence_and_a_record(world: Path, monkeypatch: Any, capsys: 
         ("plot good --paper wmt15-base --latency word.AL", "token.AL, token.AP"),
         ("plot good --paper wmt15-base --quality chrf", "no chrF"),
         ("plot good --output nowhere/a.png", "nowhere/a.png"),
-        ("explain", "Give a model directory and a sentence"),
-        ("explain model", "Give a model directory and a sentence"),
+        ("explain", "Give a sentence"),
+        ("explain model", "Give a sentence"),
         ("explain model +", "The sentence is empty"),
         ("explain nowhere w5", "nowhere is not a model directory"),
         ("explain model w5 --layer 9", "layers 1 to 2"),

@@ -12,18 +12,18 @@ from typing import Any
 
 import pytest
 import torch
+from model_directories import save
 from random_systems import SYMBOLS, lively
 from typer.testing import CliRunner
 
 import hmt
-from hmt.cli.app import app
+from hmt.cli import app
 from hmt.errors import UserError
 from hmt.evaluation.audit import Report, audit, audit_agent, compare, invented, points
 from hmt.evaluation.simuleval import answers
 from hmt.model import transformer
 from hmt.model.rows import source_bias
 from hmt.model.transformer import Transformer
-from hmt.models.directory import save_system
 from hmt.models.model import Model
 from hmt.streaming import engine
 from hmt.streaming.cache import Cache
@@ -71,7 +71,7 @@ def model_of(name: str, tokenizer: Tokenizer) -> Model:
     with torch.no_grad():
         for part in system.parts:
             part.output.weight[EOS] = 0  # it goes on talking, so that there is much to compare
-    return Model(system, (tokenizer, tokenizer), {})
+    return Model(system, (tokenizer, tokenizer))
 
 
 def audited(name: str, tokenizer: Tokenizer, count: int = 2, **knobs: Any) -> Report:
@@ -261,8 +261,7 @@ def test_nothing_tried_is_no_proof(tokenizer: Tokenizer) -> None:
 def test_the_command_line(
     tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    save_system(tmp_path / "model", lively("wait-k"), {})
-    tokenizer.save(tmp_path / "model" / "tokenizer.json")
+    save(tmp_path / "model", lively("wait-k"), tokenizer)
     (tmp_path / "source").write_text("ab c a\n\nb b\n")
     command = ["audit", str(tmp_path / "model"), "--k", "2", "--probes", "3"]
     command += ["--source", str(tmp_path / "source")]
@@ -273,7 +272,7 @@ def test_the_command_line(
     answer = CliRunner().invoke(app, command)
     assert answer.exit_code == 1
     assert 'leak: sentence 1 "ab c a": with ' in answer.stdout and "FAIL" in answer.stdout
-    with pytest.raises(UserError, match="one model directory; 2 were given"):
+    with pytest.raises(UserError, match="one model; 2 were given"):
         CliRunner().invoke(app, ["audit", "a", "b"], catch_exceptions=False)
 
 
@@ -375,8 +374,7 @@ class Rememberer(Copy):
 )
 def test_agents_of_simuleval_itself(tmp_path: Path, tokenizer: Tokenizer) -> None:
     (tmp_path / "agents.py").write_text(AGENTS)
-    save_system(tmp_path / "model", lively("hmt"), {})
-    tokenizer.save(tmp_path / "model" / "tokenizer.json")
+    save(tmp_path / "model", lively("hmt"), tokenizer)
     environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{tmp_path}"}
 
     def run(*command: str) -> subprocess.CompletedProcess[str]:

@@ -1,6 +1,7 @@
 """The benchmark runs, counts rows exactly, and ends in JSON."""
 
 import json
+import subprocess
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -10,10 +11,10 @@ import torch
 from random_systems import DIMS, lively, sentences
 from typer.testing import CliRunner
 
-from hmt.bench import corpus, memory, prepare, sessions, soak, stream, training
+from hmt.bench import corpus, sessions, stream, training
 from hmt.bench.report import finish, is_met, line
 from hmt.bench.setting import SIZES, ratios
-from hmt.cli.app import app
+from hmt.cli import app
 from hmt.model.vocabulary import gold_log_prob
 from hmt.models.model import load
 from hmt.streaming.engine import Engine
@@ -29,6 +30,11 @@ SMALL = {
     "decoder_layers": 1,
     "vocabulary": 40,
 }
+
+
+@pytest.fixture(autouse=True)
+def benchmarks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(BENCHMARKS)
 
 
 @pytest.fixture(autouse=True)
@@ -70,24 +76,45 @@ def test_the_last_line_is_json_and_compares(tmp_path: Path) -> None:
     assert "before" in CliRunner().invoke(app, [*run, "--compare", str(tmp_path / "old")]).stdout
 
 
+@pytest.mark.parametrize(
+    "name",
+    [path.stem for path in sorted(BENCHMARKS.glob("[a-z]*.py")) if path.stem != "conversion"],
+)
+def test_every_benchmark_has_help(name: str) -> None:
+    script = [sys.executable, str(BENCHMARKS / f"{name}.py")]
+    manual = subprocess.run([*script, "--help"], capture_output=True, text=True)
+    assert manual.returncode == 0 and f"python benchmarks/{name}.py" in manual.stdout
+    wrong = subprocess.run([*script, "--compare", __file__], capture_output=True, text=True)
+    assert wrong.returncode and "last line must be JSON" in wrong.stderr
+    assert "Traceback" not in wrong.stderr and wrong.stdout == ""
+
+
+def test_a_benchmark_ends_in_json_and_compares(tmp_path: Path) -> None:
+    run = [sys.executable, str(BENCHMARKS / "soak.py"), "--words", "20", "--threads", "1"]
+    first = subprocess.run(run, capture_output=True, text=True, check=True).stdout
+    assert json.loads(first.splitlines()[-1])["rows"][0]["unit"] == "MB"
+    (tmp_path / "old").write_text(first)
+    again = [*run, "--compare", str(tmp_path / "old")]
+    assert "before" in subprocess.run(again, capture_output=True, text=True, check=True).stdout
+    none = subprocess.run([*run, "--words", "-1"], capture_output=True, text=True)
+    assert none.returncode == 2 and "Traceback" not in none.stderr
+
+
 def test_a_row_says_whether_its_target_is_met() -> None:
     low = {"what": "a", "value": 3, "unit": "x", "at_most": 2.0}
     high = {"what": "b", "value": 3, "unit": "x", "at_least": 2.0}
     neither = {"what": "c", "value": 3, "unit": "x"}
     assert [is_met(row) for row in (low, high, neither)] == [False, True, None]
-    assert "MISSED (wanted <= 2.0)" in line(low) and "met (wanted >= 2.0)" in line(high)
+    assert "MISSED (target <= 2.0)" in line(low) and "met (target >= 2.0)" in line(high)
     rows = json.loads(finish([low, high, neither]))["rows"]
     assert [row.get("met") for row in rows] == [False, True, None]
 
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
 @pytest.mark.parametrize("shares", [True, False])
-def test_ctranslate2_writes_what_our_engine_writes(
-    norm: str, shares: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ctranslate2_writes_what_our_engine_writes(norm: str, shares: bool, tmp_path: Path) -> None:
     """Positions from 0 instead of 2, or a causal encoder, were seen to fail here."""
     pytest.importorskip("ctranslate2", reason="needs pip install ctranslate2")
-    monkeypatch.syspath_prepend(BENCHMARKS)
     from conversion import Translator, convert
 
     dims = {**asdict(DIMS), "norm": norm, "share_embeddings": shares}
@@ -101,8 +128,7 @@ def test_ctranslate2_writes_what_our_engine_writes(
         assert translator.translate(source) == [token for token in target if token != EOS]
 
 
-def test_flicker_counts_words_and_not_letters(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(BENCHMARKS)
+def test_flicker_counts_words_and_not_letters() -> None:
     from retranslation import settled, taken_back
 
     assert taken_back(["it", "rain"], ["it", "rains", "now"]) == 0
@@ -115,7 +141,6 @@ def test_flicker_counts_words_and_not_letters(monkeypatch: pytest.MonkeyPatch) -
 def test_without_ctranslate2_one_sentence_says_so(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.syspath_prepend(BENCHMARKS)
     from retranslation import main
 
     monkeypatch.setitem(sys.modules, "ctranslate2", None)
@@ -139,28 +164,36 @@ def test_batches_of_real_lengths_hold_little_padding() -> None:
 
 @pytest.mark.slow  # each way in a process of its own
 def test_a_training_step_needs_less_memory_than_the_naive_one() -> None:
-    losses, step = memory.measure("tiny", 256)
+    from memory import measure
+
+    losses, step = measure("tiny", 256)
     assert losses["ours_mb"] < losses["naive_mb"] and step["ours_mb"] < step["naive_mb"]
 
 
 def test_naive_log_probs_are_the_same_numbers() -> None:
+    from memory import naive_log_prob
+
     torch.manual_seed(1)
     states, weight, gold = torch.randn(9, 8), torch.randn(30, 8), torch.randint(30, (9,))
     for ours, naive in zip(
         gold_log_prob(states, weight, gold),
-        memory.naive_log_prob(states, weight, gold),
+        naive_log_prob(states, weight, gold),
         strict=True,
     ):
         torch.testing.assert_close(ours, naive)
 
 
 def test_a_long_stream_is_soaked() -> None:
-    rows = list(soak.measure(60))
+    from soak import measure, running_text
+
+    rows = list(measure(60))
     assert [row["unit"] for row in rows] == ["MB", "x"] * 3
-    text = list(soak.running_text(load(), 200))
+    text = list(running_text(load(), 200))
     assert 200 / 31 < sum(word.endswith(".") for word in text) < 200 / 4
 
 
 def test_preparation_is_measured() -> None:
-    whole, encoding, _ = prepare.measure(1000, 1)
+    from prepare import measure
+
+    whole, encoding, _ = measure(1000, 1)
     assert whole["value"] > 0 and encoding["cores_used"] > 0

@@ -17,11 +17,12 @@ from command_line import TEST, TEXT, VALID, WORDS, Call, contents, start
 from safetensors.numpy import load_file
 from typer.main import get_command
 
-from hmt.cli.app import app
+from hmt import cli
+from hmt.cli import COMMANDS, app
 
 
 def test_help_is_quick_and_loads_no_torch() -> None:
-    code = "import sys; from hmt.cli.app import run; run(['--help']); print('torch' in sys.modules)"
+    code = "import sys; from hmt.cli import run; run(['--help']); print('torch' in sys.modules)"
     best = 10.0
     for _ in range(3):
         started = time.monotonic()
@@ -34,15 +35,17 @@ def test_help_is_quick_and_loads_no_torch() -> None:
     assert best < 2.0
 
 
-def test_every_command_has_help(hmt: Call) -> None:
-    listing = hmt("--help").out
-    names = set(getattr(get_command(app), "commands"))  # noqa: B009
-    promised = "prepare train evaluate score translate average info convert demo"
-    assert names >= set(promised.split())
-    for name in names:
-        assert name in listing
+def test_every_command_has_help_and_a_file_of_its_name(hmt: Call) -> None:
+    listing = hmt("--help").out.partition("Commands:")[2].splitlines()
+    listed = [line.split()[0] for line in listing if line.startswith("  ") and line.strip()]
+    assert listed[: len(COMMANDS)] == list(COMMANDS), "in the order of the one list"
+    assert set(getattr(get_command(app), "commands")) == set(COMMANDS)  # noqa: B009
+    files = {path.stem for path in Path(cli.__file__).parent.glob("[a-z]*.py")}
+    assert files == set(COMMANDS)
+    for name in COMMANDS:
         answer = hmt(name, "--help")
         assert answer.code == 0 and "Usage: hmt " + name in answer.out
+        assert not any(line.endswith("...") for line in listing if line.split()[:1] == [name])
     assert "--source-dict" in hmt("convert", "fairseq", "--help").out
 
 
@@ -63,7 +66,7 @@ def test_version_and_no_arguments(hmt: Call) -> None:
 
 
 def test_prepare_takes_the_same_defaults_as_its_settings() -> None:
-    from hmt.cli.data import prepare
+    from hmt.cli.prepare import prepare
     from hmt.text.prepare import Prepare
 
     options = {n: p.default.default for n, p in inspect.signature(prepare).parameters.items()}
@@ -253,6 +256,29 @@ def test_a_closed_pipe_is_quiet(world: Path) -> None:
     process.stdin.close()
     assert process.stderr.read() == b""
     assert process.wait(timeout=60) != 0
+
+
+def test_the_model_that_ships_is_the_default(hmt: Call, tmp_path: Path) -> None:
+    text, pair = str(tmp_path / "de"), str(tmp_path / "en")
+    Path(text).write_text("Ich habe keine Zeit.\n")
+    Path(pair).write_text("I have no time.\n")
+    assert hmt("explain", "Ich habe keine Zeit .").out.startswith("I ")
+    # longer than any path, and still a sentence
+    assert "tokens" in hmt("explain", "Haus " * 1500).err
+    assert "PASS" in hmt("audit", "--source", text, "--probes", "1").out
+    assert json.loads(hmt("score", "--source", text, "--target", pair).out)["index"] == 0
+    assert "BLEU" in hmt("evaluate", "--source", text, "--target", pair, "--output", "here").out
+    assert hmt("translate", given="Guten Morgen .\n").out.strip()
+    assert "pretrained" in hmt("info").out
+
+
+def test_the_demo_translates_what_it_is_given(hmt: Call) -> None:
+    answer = hmt("demo", given="Guten Morgen\n\n  Wo ist der Bahnhof?\n")
+    assert answer.code == 0 and answer.err == ""
+    assert "\nGuten Morgen\n" in answer.out and "\nWo ist der Bahnhof?\n" in answer.out
+    assert answer.out.count(" words: ") >= 2 and "Schwester" not in answer.out
+    assert "shown when it is complete" in answer.out, "the legend"
+    assert "Schwester" in hmt("demo", "--fast").out, "nothing given: the samples"
 
 
 def test_the_demo_needs_nothing(tmp_path: Path, hmt: Call, monkeypatch: pytest.MonkeyPatch) -> None:

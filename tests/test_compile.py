@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 from training_runs import DIMS, log, prepare_toy, recipe
 
-from hmt.evaluation.held_out import streamed
 from hmt.training import train
 
 
@@ -20,8 +19,7 @@ def test_a_compiled_run_has_the_losses_of_a_plain_one(tmp_path: Path) -> None:
     model = {"system": "hmt", "config": {"lower": [1, 3], "states": 3, "dims": dims}}
     settings = {"updates": 4, "log_every": 1, "validate_every": 4}
     for name, is_compiled in (("plain", False), ("compiled", True)):
-        made = recipe(data, tmp_path / name, model=model, compile=is_compiled, **settings)
-        train(made, validate=streamed)
+        train(recipe(data, tmp_path / name, model=model, compile=is_compiled, **settings))
     for kind in ("train", "valid"):
         plain, compiled = (log(tmp_path / name, kind) for name in ("plain", "compiled"))
         losses = [row["loss"] for row in compiled]

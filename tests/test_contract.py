@@ -12,11 +12,14 @@ from typing import Any
 
 import pytest
 import torch
+from model_directories import save
 from random_systems import DIMS, SYMBOLS, assert_close, ended, lively, sentences, translations
 from torch import Tensor, nn
 
 from hmt.errors import UserError
-from hmt.models.directory import load_system, save_system
+from hmt.model.attention import Attended, CrossAttention, join_heads
+from hmt.model.passes import Pass
+from hmt.models.directory import load_system
 from hmt.streaming.engine import Engine
 from hmt.systems import SYSTEMS, build
 from hmt.systems.batch import Batch, make_batch, pad
@@ -35,6 +38,7 @@ KNOBS: dict[str, dict[str, Any]] = {
     "adaptive": {"rho_a": 0.4, "rho_b": 0.2},
     "mma": {"threshold": 0.45},
     "gsimt": {"threshold": 0.4},
+    "itst": {"threshold": 1.5},
 }
 
 every_system = pytest.mark.parametrize("name", SYSTEMS)
@@ -196,12 +200,31 @@ def test_a_plan_changes_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> N
     assert asked > 10
 
 
+def checked_attention(
+    self: CrossAttention, x: Tensor, source: Tensor, at: Pass, register: Tensor | None
+) -> Attended:
+    """Cross-attention whose output must be the sum of the values by the weights that it shows."""
+    done = attention_forward(self, x, source, at, register)
+    assert (done.weights is not None) == at.is_watched
+    if done.weights is not None:
+        full = at.packing.unpack(done.weights.flatten(1)).unflatten(-1, done.weights.shape[1:])
+        context = full.transpose(1, 2) @ source[1]  # (B, H, Q, D / H)
+        assert_close(self.output(at.packing.pack(join_heads(context))), done.out)
+    return done
+
+
+attention_forward = CrossAttention.forward
+
+
 @every_system
-def test_watching_shows_every_row_and_changes_nothing(name: str) -> None:
+def test_watching_shows_every_row_and_changes_nothing(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Attention of every layer and head, all of it on source that was read.
 
     Planted: weights shown without the shares of heads; rows of a pass shown in another order.
     """
+    monkeypatch.setattr(CrossAttention, "forward", checked_attention)
     system = sample_system(name)
     sources = sentences(5, seed=17)
     rows = 0
@@ -329,10 +352,10 @@ def test_saving_and_loading_give_the_same_output(name: str, tmp_path: Path) -> N
     that is not written to config.json.
     """
     system = sample_system(name).float()
-    save_system(tmp_path, system, {"made": "by a test"})
+    save(tmp_path, system, facts={"made": "by a test"})
     loaded, config = load_system(tmp_path)
     assert loaded.config == system.config
-    assert config["knobs"] == dataclasses.asdict(system.knobs())
+    assert config.knobs == dataclasses.asdict(system.knobs())
     sources = sentences(5, seed=15)
     for before, after in zip(stream_all(system, sources), stream_all(loaded, sources), strict=True):
         assert (before.target, before.reads) == (after.target, after.reads)

@@ -79,7 +79,7 @@ def test_a_log_of_simuleval_is_scored_without_a_model(hmt: Call, tmp_path: Path)
         ({"delays": [3, 2, 3]}, "must never fall"),
         ({"delays": [1, 2]}, "there are 2 delays for a prediction of 3 words"),
         ({"delays": [640.5, 900.0, 1200.0]}, "logs of speech"),
-        ({"reference": None}, "'reference' is missing here"),
+        ({"reference": None}, '"reference" is missing here'),
     ],
 )
 def test_odd_logs_are_scored_or_told_in_one_sentence(

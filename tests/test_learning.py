@@ -89,6 +89,7 @@ def learned(name: str) -> System:
         "mma": (500, {"latency_weight": 0.1}),
         "gma": (500, {"delta": 1.0}),
         "gsimt": (300, {"zeta": 0.0}),
+        "itst": (500, {}),
         "hmt": (400, {"lower": 1, "states": 4}),
     }[name]
     return train(name, updates, **config)
@@ -121,6 +122,8 @@ def play(system: System, **knobs: Any) -> tuple[float, float]:
         ("mma", {}),
         ("gma", {}),
         ("gsimt", {}),
+        ("itst", {}),
+        ("itst", {"threshold": 0.8}),
         ("hmt", {}),
     ],
 )
@@ -151,6 +154,16 @@ def test_mma_waits_less_than_for_the_whole_sentence() -> None:
     _, lag = play(learned("mma"))
     _, everything = play(learned("full"))
     assert 1.9 < lag < everything - 0.5
+
+
+def test_the_threshold_of_itst_is_its_dial() -> None:
+    """At half of the information it waits for little more than the token that it needs."""
+    guessed, early = play(learned("itst"), threshold=0.1)
+    _, needed = play(learned("itst"), threshold=0.5)
+    _, late = play(learned("itst"), threshold=0.9)
+    assert guessed < 0.8
+    assert early + 0.5 < needed < late - 0.5
+    assert 2.0 < needed < 3.5
 
 
 def test_adaptive_composition_writes_when_it_is_sure() -> None:

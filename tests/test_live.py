@@ -51,7 +51,9 @@ def model_of(tokenizer: Tokenizer, seed: int) -> Model:
 
 @pytest.fixture(scope="module")
 def models(tokenizer: Tokenizer) -> list[Model]:
-    return [model_of(tokenizer, seed) for seed in (5, 6, 7)]
+    """The last one writes many full stops."""
+    plain = [model_of(tokenizer, seed) for seed in (5, 6)]
+    return [*plain, leaning(model_of(tokenizer, 7), [".", "!", "?"], 4.0)]
 
 
 def leaning(model: Model, texts: Sequence[str], by: float) -> Model:
@@ -309,7 +311,7 @@ def test_nothing_marks_and_spaces(models: list[Model], text: str, end: str) -> N
         assert [event.reason for event in ends(session.events)] == [end] * bool(text.split())
     assert session.finish() == "" and session.pause() == ""
     first = session.push("nolu") + session.finish()
-    assert first.startswith(" ") == (bool(out) and end == "pause")
+    assert first and not first.startswith(" "), "after a finish a line begins"
 
 
 def test_a_mark_of_a_sentence_that_the_model_ended_opens_the_next(tokenizer: Tokenizer) -> None:

@@ -8,7 +8,7 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from hmt.cli.stage import Sentence, play
+from hmt.cli._stage import Sentence, play
 from hmt.models.model import PRETRAINED, Model, load
 from hmt.streaming.engine import LENGTH_EXTRA, LENGTH_FACTOR
 

@@ -26,28 +26,28 @@ WORDS = ["the", "a", "man", "dog", "sits", "runs", "in", "park", "green", "house
 def corpus(wait: int, errors: float, count: int = 60) -> list[Instance]:
     """A wait-k system that gets a share of the words wrong, on sentences that do not change."""
     texts, mistakes = random.Random(1), random.Random(wait)
-    rows = []
+    instances = []
     for index in range(count):
         words = [texts.choice(WORDS) for _ in range(texts.randint(4, 14))]
         output = [mistakes.choice(WORDS) if mistakes.random() < errors else w for w in words]
         delays = [min(wait + i, len(words)) for i in range(len(words))]
         text = " ".join(words)
-        rows.append(Instance(index, " ".join(output), delays, len(words), text.upper(), text))
-    return rows
+        instances.append(Instance(index, " ".join(output), delays, len(words), text.upper(), text))
+    return instances
 
 
-def record_of(row: Instance) -> Record:
+def record_of(instance: Instance) -> Record:
     """A record in which words are tokens."""
-    source = [*(row.source or "").split(), "</s>"]
-    target = [*row.prediction.split(), "</s>"]
+    source = [*(instance.source or "").split(), "</s>"]
+    target = [*instance.prediction.split(), "</s>"]
     return Record(
-        index=row.index,
-        source=row.source or "",
-        reference=row.reference,
-        prediction=row.prediction,
+        index=instance.index,
+        source=instance.source or "",
+        reference=instance.reference,
+        prediction=instance.prediction,
         source_tokens=source,
         target_tokens=target,
-        reads=[*row.delays, len(source)],
+        reads=[*instance.delays, len(source)],
         source_word_ends=list(range(len(source) - 1)),
         target_word_ends=list(range(len(target) - 1)),
         times=[0.1 * i for i in range(len(target))],
@@ -63,8 +63,8 @@ def test_the_papers_bleu_is_the_same_on_raw_and_on_tokenised_text() -> None:
 
 
 def test_scores_are_sacrebleus() -> None:
-    predictions = [row.prediction for row in corpus(3, 0.3)]
-    references = [row.reference or "" for row in corpus(3, 0.3)]
+    predictions = [instance.prediction for instance in corpus(3, 0.3)]
+    references = [instance.reference or "" for instance in corpus(3, 0.3)]
     found, signatures = quality(predictions, references)
     papers = BLEU(lowercase=True, force=True)
     metrics = {"bleu": BLEU(), "chrf": CHRF(), "bleu_tokenised_lc": papers}
@@ -75,11 +75,11 @@ def test_scores_are_sacrebleus() -> None:
 
 
 def test_resampled_scores_are_scores_of_the_drawn_sentences() -> None:
-    rows = corpus(3, 0.3, count=7)
-    predictions = [row.prediction for row in rows]
-    references = [row.reference or "" for row in rows]
+    instances = corpus(3, 0.3, count=7)
+    predictions = [instance.prediction for instance in instances]
+    references = [instance.reference or "" for instance in instances]
     statistics, _ = quality(predictions, references)
-    lags = [float(len(row.delays)) for row in rows[:-1]] + [None]
+    lags = [float(len(instance.delays)) for instance in instances[:-1]] + [None]
     scores = resample({**statistics, "lag": mean_of(lags)}, resamples=20, seed=3)
     counts = np.concatenate(list(draws(7, 20, 3))).astype(int)
     assert (counts.sum(axis=1) == 7).all()
@@ -109,8 +109,10 @@ def test_interval_covers_the_mean_of_known_noise() -> None:
 
 
 def test_point_has_the_promised_shape() -> None:
-    rows = corpus(3, 0.3)
-    point = score([record_of(row) for row in rows], settings={"lower": 3}, resamples=50)
+    instances = corpus(3, 0.3)
+    point = score(
+        [record_of(instance) for instance in instances], settings={"lower": 3}, resamples=50
+    )
     assert json.loads(json.dumps(point, allow_nan=False)) == point
     assert point["sentences"] == 60
     assert set(point["quality"]) == {"bleu", "chrf", "bleu_tokenised_lc"}
@@ -125,11 +127,13 @@ def test_point_has_the_promised_shape() -> None:
         assert point["signatures"][name] and point["conventions"]["quality"][name]
     assert "counted" in point["conventions"]["latency"]["token"]["end_tokens"]
     assert point["conventions"]["metrics"].keys() == {"symbols", *names}
-    assert point == score([record_of(row) for row in rows], settings={"lower": 3}, resamples=50)
+    assert point == score(
+        [record_of(instance) for instance in instances], settings={"lower": 3}, resamples=50
+    )
 
 
 def test_computation_aware_scores_need_a_rate_and_say_it() -> None:
-    records = [record_of(row) for row in corpus(3, 0.3)]
+    records = [record_of(instance) for instance in corpus(3, 0.3)]
     point = score(records, seconds_per_word=0.4, resamples=0)
     assert point["latency"]["word"]["AL_CA"] > point["latency"]["word"]["AL"]
     assert "0.4 seconds" in point["conventions"]["latency"]["word"]["computation_aware"]
@@ -137,14 +141,18 @@ def test_computation_aware_scores_need_a_rate_and_say_it() -> None:
 
 
 def test_point_of_a_log_has_no_tokens_and_without_references_no_quality() -> None:
-    rows = [Instance(0, "a b", [1, 2], 2), Instance(1, "", [], 3), Instance(2, "c d", [2, 2], 2)]
-    point = score(rows, resamples=10)
+    instances = [
+        Instance(0, "a b", [1, 2], 2),
+        Instance(1, "", [], 3),
+        Instance(2, "c d", [2, 2], 2),
+    ]
+    point = score(instances, resamples=10)
     assert point["latency"]["token"] is None
     assert point["quality"] == {"bleu": None, "chrf": None, "bleu_tokenised_lc": None}
     assert point["skipped"] == {"word": {"sentences": 1, "YAAL": 2}}
     assert point["latency"]["word"]["AL"] == (1 + 2) / 2
     assert point["conventions"]["latency"]["word"]["target_length"]["AL"] == "written"
-    full = score(rows[2:], resamples=10)
+    full = score(instances[2:], resamples=10)
     assert full["latency"]["word"]["YAAL"] is None
 
 
@@ -194,7 +202,7 @@ def test_curves_are_compared_where_both_run() -> None:
     worse = [corpus(k, 0.5 - 0.05 * k) for k in (1, 3, 5)]
     better = [corpus(k, 0.3 - 0.05 * k) for k in (2, 4, 6)]
     found = compare_curves(worse, better, resamples=100)
-    points = [score(rows, resamples=0) for rows in better]
+    points = [score(instances, resamples=0) for instances in better]
     low = points[0]["latency"]["word"]["AL"]
     assert found["range"][0] == low
     assert found["p"] < 0.05 and found["difference"] > 0
@@ -217,15 +225,15 @@ def test_curves_are_compared_where_both_run() -> None:
     ],
 )
 def test_only_the_same_sentences_are_compared(change: dict[str, Any], message: str) -> None:
-    rows = corpus(3, 0.3)
-    changed = [*rows[:-1], Instance(**{**vars(rows[-1]), **change})]
+    instances = corpus(3, 0.3)
+    changed = [*instances[:-1], Instance(**{**vars(instances[-1]), **change})]
     with pytest.raises(UserError, match=message):
-        compare(rows, changed)
+        compare(instances, changed)
 
 
 def test_comet_export(tmp_path: Path) -> None:
-    rows = [Instance(0, "a\u2028b", [1, 1], 1, "x", "c\n"), Instance(1, "", [], 1, "y", "d")]
-    command = export_comet(tmp_path, rows)
+    instances = [Instance(0, "a\u2028b", [1, 1], 1, "x", "c\n"), Instance(1, "", [], 1, "y", "d")]
+    command = export_comet(tmp_path, instances)
     assert (tmp_path / "comet.mt").read_text() == "a b\n\n"
     assert command.startswith("comet-score -s ") and "wmt22-comet-da" in command
     examples = [json.loads(line) for line in (tmp_path / "comet.jsonl").open()]

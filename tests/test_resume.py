@@ -113,7 +113,7 @@ def test_killed_at_random_moments(data: Path, whole: Path, tmp_path: Path) -> No
     assert_same_run(tmp_path / "run", whole)
 
 
-# Renames of one save: snapshot, state, (once: tokenizers,) card, configuration, weights.  The very
+# Renames of one save: snapshot, state, (once: tokenizers,) card, weights, configuration.  The very
 # first of a run is its recipe.
 @pytest.mark.parametrize("when", ["before", "after", "torn"])
 def test_killed_while_any_file_is_written(
@@ -241,6 +241,19 @@ def test_a_changed_recipe_is_refused(
     with pytest.raises(UserError, match=message):
         train(recipe)
     assert contents(output) == before
+
+
+def test_what_only_describes_the_model_may_change(data: Path, whole: Path, tmp_path: Path) -> None:
+    """Also in a run whose state was written before there were such settings."""
+    output = copy_run(whole, tmp_path / "run")
+    path = output / "training" / "state.pt"
+    state = torch.load(path, weights_only=True)
+    for key in ("languages", "avoids_loops"):
+        del state["recipe"]["stage"][0]["model"][key]
+    torch.save(state, path)
+    model = {**tiny.MODEL, "languages": ["de", "en"], "avoids_loops": True}
+    assert train(tiny.recipe(data, output, model=model, validate_every=6)).step == 24
+    assert (config(output)["languages"], config(output)["avoids_loops"]) == (["de", "en"], True)
 
 
 def test_other_data_is_refused_and_moved_data_is_not(

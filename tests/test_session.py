@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from lively import lively_hmt
 
 import hmt
 from hmt.errors import UserError
+from hmt.models.directory import describe
 from hmt.models.model import Model
 from hmt.streaming import live as live_module
 from hmt.streaming.choice import loop_token
@@ -35,7 +37,7 @@ def tokenizer() -> Tokenizer:
 def model(tokenizer: Tokenizer) -> Model:
     size = {"source_vocabulary": tokenizer.size, "target_vocabulary": tokenizer.size}
     system = lively_hmt(5, 2, 3, **size)
-    return Model(system, (tokenizer, tokenizer), {"knobs": {"threshold": 0.4}})
+    return Model(system, (tokenizer, tokenizer), describe(system, knobs={"threshold": 0.4}))
 
 
 def sentences(number: int, seed: int = 0) -> list[str]:
@@ -183,7 +185,7 @@ def test_settings_of_a_session(model: Model) -> None:
     assert min(session.record.reads) >= min(4, len(session.record.source_tokens))
     with pytest.raises(UserError, match="speed"):
         model.session(speed=3)
-    wrong = [{"lower": "3"}, {"lower": 2.5}, {"threshold": float("nan")}, {"states": 2**40}]
+    wrong = [{"lower": "3"}, {"lower": 2.5}, {"threshold": float("nan")}, {"states": 2**60}]
     for knobs in wrong:
         with pytest.raises(UserError, match="it must be"):
             model.session(**knobs)
@@ -196,7 +198,7 @@ def test_settings_of_a_session(model: Model) -> None:
 def test_a_tokenizer_of_another_model_is_refused(model: Model) -> None:
     other = train_bpe(TEXT, 40)
     with pytest.raises(UserError, match="40"):
-        Model(model.system, (other, other), {})
+        Model(model.system, (other, other))
 
 
 @pytest.mark.parametrize(
@@ -223,7 +225,7 @@ def test_a_model_that_avoids_loops_leaves_them_and_changes_nothing_else() -> Non
     """Planted bugs: the token is forbidden for the first stream only; the setting is not read."""
     shipped = hmt.load()
     free = hmt.load()
-    free.config = {**free.config, "avoids_loops": False}
+    free.config = replace(free.config, avoids_loops=False)
     lines = ["x" * 200, "Ich habe keine Zeit.", "und " * 30, "Buch zehntausend", "Was ist das?"]
     guarded, plain = shipped.translate(lines), free.translate(lines)
     for one, other in zip(guarded, plain, strict=True):

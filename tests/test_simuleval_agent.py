@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from model_directories import save
 from random_systems import SYMBOLS, lively
 
 from hmt.errors import UserError
@@ -25,7 +26,6 @@ from hmt.evaluation.evaluate import evaluate, read_parallel
 from hmt.evaluation.logs import read_log
 from hmt.evaluation.simuleval import Interpreter, add_knobs, knobs_of
 from hmt.metrics.instance import instance_of
-from hmt.models.directory import save_system
 from hmt.models.model import Model, load
 from hmt.streaming.record import Record
 from hmt.text.pieces import WholeWords, word_ends, word_outs
@@ -101,7 +101,7 @@ def test_when_a_word_is_sure() -> None:
 
 def model_of(name: str, kind: str = "pieces", **config: Any) -> Model:
     tokenizer = TOKENIZERS[kind]()
-    return Model(lively(name, **config), (tokenizer, tokenizer), {})
+    return Model(lively(name, **config), (tokenizer, tokenizer))
 
 
 def interpreted(model: Model, source: str, **knobs: Any) -> tuple[str, list[int]]:
@@ -150,7 +150,7 @@ def test_knobs_of_the_command_line() -> None:
     assert (found.lower, found.threshold, found.attention) == (5, 1.0, "max")
     with pytest.raises(UserError, match=r"no option --delta .*its knobs are: --lower"):
         chosen("--delta", "1")
-    with pytest.raises(UserError, match=r'"knobs.lower" is 2.5; it must be int'):
+    with pytest.raises(UserError, match=r'"knobs.lower" is 2.5; it must be a whole number'):
         chosen("--lower", "2.5")
     with pytest.raises(UserError, match="a token has 1 to 100 states"):
         chosen("--states", "0")
@@ -170,9 +170,7 @@ def simuleval(*options: str | Path) -> subprocess.CompletedProcess[str]:
 
 
 def saved(folder: Path, model: Model) -> Path:
-    save_system(folder, model.system.float(), {})
-    model.source_tokenizer.save(folder / "tokenizer.json")
-    return folder
+    return save(folder, model.system.float(), model.source_tokenizer)
 
 
 @needs_simuleval

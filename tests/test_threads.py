@@ -10,7 +10,7 @@ from hmt.analysis.replay import Seen, replay
 from hmt.systems import SYSTEMS
 from hmt.systems.contract import System
 
-THREADS, ROUNDS = 8, 6
+THREADS, ROUNDS = 8, 3
 SOURCES = sentences(6, seed=21)[1:]
 
 Translated = list[tuple[list[int], list[int], list[float]]]
@@ -39,8 +39,7 @@ def explained(system: System, targets: list[list[int]]) -> Explained:
 def test_eight_threads_translate_while_one_explains(name: str) -> None:
     """All results are equal, to the last bit, to those of a thread alone.
 
-    Planted: `watch` kept in the module and read by `CrossAttention.forward`; a module that stands
-    for `cross.output` while an explanation runs.
+    Planted: a module that stands for `cross.output` while an explanation runs.
     """
     system = lively(name)
     expected = translated(system)

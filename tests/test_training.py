@@ -1,5 +1,6 @@
 """Recipes, batches, the optimizer and the loop: what each promises, and what each refuses."""
 
+import dataclasses
 import json
 import logging
 import math
@@ -20,16 +21,22 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 from torch import nn
 
+import hmt
 from hmt.errors import UserError
-from hmt.models.directory import load_system
+from hmt.metrics.scores import score
+from hmt.models.directory import load_system, read_config
+from hmt.models.weights import average
 from hmt.plain import from_plain
 from hmt.systems import SYSTEMS
 from hmt.systems.contract import System
-from hmt.training import average, load_recipe, parse_recipe, train
+from hmt.text.corpus import Corpus
+from hmt.training import average_models, load_recipe, parse_recipe, train
 from hmt.training.batches import BatchStream, collate, mix, parts_by_length, plan_epoch, share
+from hmt.training.checkpoint import Position
 from hmt.training.optimizer import Optimizer, learning_rate
 from hmt.training.processes import Group
 from hmt.training.recipe import Training
+from hmt.training.validation import note_best
 
 ALONE = Group(0, 1, torch.device("cpu"))
 TABLE: dict[str, Any] = {
@@ -69,20 +76,25 @@ betas = [0.9, 0.98]
 @pytest.mark.parametrize(
     ("extra", "message"),
     [
-        ("[trainin]\nupdates = 1", r'unknown key "trainin".*training, stage'),
-        ("clipp = 1", r'unknown key "training\.clipp".*accumulate.*clip'),
+        ("[trainin]\nupdates = 1", r'"trainin" is unknown; allowed are .*training, stage'),
+        ("clipp = 1", r'"training\.clipp" is unknown; .*accumulate.*clip'),
         ("updates = 1", "not valid"),
-        ("batch_tokens = 1.5", r"training\.batch_tokens must be a whole number, not 1\.5"),
-        ("batch_tokens = true", r"training\.batch_tokens must be a whole number, not True"),
-        ("compile = 1", r"training\.compile must be true or false"),
+        ("batch_tokens = 1.5", r'"training\.batch_tokens" is 1\.5; it must be a whole number'),
+        ("batch_tokens = true", r'"training\.batch_tokens" is true; it must be a whole number'),
+        ("compile = 1", r'"training\.compile" is 1; it must be true or false'),
         ("clip = -1", r"training\.clip = -1\.0 is too small"),
         ('precision = "fp8"', r"fp32, bf16, fp16"),
         ("learning_rate = 0", r"learning_rate = 0\.0 must be above 0"),
-        ("learning_rate = nan", r"learning_rate = nan must be above 0"),
+        ("learning_rate = nan", r'learning_rate" is nan; it must be a number, finite and'),
+        ("learning_rate = inf", r'learning_rate" is inf; it must be a number, finite and'),
+        ("tensorboard = 'no'", r'tensorboard" is "no"; it must be true or false'),
         ("average_last = 9", r"average_last = 9.*keep = 5"),
         ("patience = 2", r"patience needs training\.validate_every"),
-        ("[[stage]]\nmodel.sistem = 1", r'unknown key "model\.sistem"'),
-        ("[[stage]]\nupdates = 1", r'unknown key "stage\.1\.updates"'),
+        ("[[stage]]\nmodel.sistem = 1", r'"model\.sistem" is unknown'),
+        ('[[stage]]\nmodel.languages = ["German", "English"]', 'language "German" is not a code'),
+        ('[[stage]]\nmodel.languages = ["de"]', r'is \["de"\]; it must be a list of 2 texts'),
+        ("[[stage]]\nmodel.models = [3]", r'"model\.models" is \[3\]; it must be a list of texts'),
+        ("[[stage]]\nupdates = 1", r'"stage\.1\.updates" is unknown; allowed are model, training'),
         ("[[stage]]\n[[stage]]\ntraining.warm_start = 'x'", "Only the first stage"),
         ("[stage]\nmodel.system = 'x'", r"\[\[stage\]\]"),
     ],
@@ -93,9 +105,11 @@ def test_a_mistake_in_a_recipe_is_named(tmp_path: Path, extra: str, message: str
 
 
 def test_a_recipe_lacks_what_it_must_have(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r'lacks "training\.updates"'):
+    with pytest.raises(
+        UserError, match=r'"training\.updates" is missing; .*--set training\.updates='
+    ):
         parse_recipe({**TABLE, "training": {}})
-    with pytest.raises(UserError, match='lacks "output"'):
+    with pytest.raises(UserError, match=r'"output" is missing; .*--set output='):
         parse_recipe({key: TABLE[key] for key in TABLE if key != "output"})
     with pytest.raises(UserError, match="cannot be read"):
         load_recipe(tmp_path / "none.toml")
@@ -353,8 +367,8 @@ def test_training_learns_and_leaves_a_model(data: Path, tmp_path: Path) -> None:
 
     # the directory alone makes the model, and says what its weights are
     system, config = load_system(output)
-    assert config["facts"]["weights"] == "average"
-    assert config["facts"]["steps"] == [100, 150]
+    assert config.facts["weights"] == "average"
+    assert config.facts["steps"] == [100, 150]
     snapshots = [load_file(p) for p in sorted((output / "training" / "snapshots").iterdir())]
     for name, tensor in system.state_dict().items():
         if name in snapshots[0]:
@@ -424,27 +438,57 @@ def test_a_loss_that_is_not_finite_stops_the_run(
     assert steps[0] == 9
 
 
-def test_validation_reports_and_patience_ends_the_stage(data: Path, tmp_path: Path) -> None:
-    scores = iter([1.0, 3.0, 2.0, 2.5, 9.0])
-    slices = []
+def test_validation_measures_what_the_model_will_do(data: Path, tmp_path: Path) -> None:
+    """BLEU, chrF and AL are those of the saved model, streaming with the recipe's own settings.
 
-    def validate(system: System, chosen: Any) -> dict[str, float]:
-        assert not system.training
-        assert not torch.is_grad_enabled()
-        slices.append(chosen.sentences.tolist())
-        return {"bleu": next(scores), "AL": 2.0}
+    Planted: dropout left on; the system's default settings in the place of the recipe's; other
+    sentences than those spread over the split.
+    """
+    model = {**tiny.MODEL, "knobs": {"lower": 3, "threshold": 0.8}}
+    options = {"updates": 60, "average_last": 1, "validate_every": 30, "validation_sentences": 4}
+    train(tiny.recipe(data, tmp_path, model=model, **options))
+    first, last = tiny.log(tmp_path, "valid")
+    assert last["loss"] < first["loss"]
+    assert {"hmm", "latency", "state", "AL", "bleu", "chrf"} <= last.keys()
 
-    options = {"validate_every": 5, "validation_sentences": 4, "patience": 2, "metric": "bleu"}
-    result = train(tiny.recipe(data, tmp_path, **options), validate)
-    assert result.is_finished
-    assert result.step == 20
-    assert slices == [[0, 5, 10, 15]] * 4
-    records = tiny.log(tmp_path, "valid")
-    assert [r["bleu"] for r in records] == [1.0, 3.0, 2.0, 2.5]
-    assert records[-1]["loss"] < records[0]["loss"]
-    assert {"hmm", "latency", "state", "AL"} <= records[0].keys()
+    loaded = hmt.load(tmp_path)
+    valid, chosen = Corpus.open(data, "valid"), [0, 5, 10, 15]
+    sources = [loaded.source_tokenizer.decode(valid.source(n).tolist()) for n in chosen]
+    records = [
+        dataclasses.replace(r, reference=loaded.target_tokenizer.decode(valid.target(n).tolist()))
+        for n, r in zip(chosen, loaded.translate(sources), strict=True)
+    ]
+    point = score(records, resamples=0)
+    assert last["AL"] == pytest.approx(point["latency"]["token"]["AL"], rel=1e-6)
+    assert last["chrf"] == pytest.approx(point["quality"]["chrf"], rel=1e-6) != 0
+    assert last["bleu"] == pytest.approx(point["quality"]["bleu"], rel=1e-6)
+    every = np.arange(len(valid))
+    batch = collate(valid, every, torch.device("cpu"), every)
+    with torch.no_grad():
+        loss = load_system(tmp_path)[0].eval().validation_loss(batch).total.sum()
+    assert last["loss"] == pytest.approx(float(loss) / valid.target_lengths.sum(), rel=1e-5)
+
+
+def test_patience_ends_the_stage(data: Path, tmp_path: Path) -> None:
+    """A model that does not learn has the same chrF at every validation."""
+    options = {"validate_every": 5, "validation_sentences": 4, "patience": 2, "metric": "chrf"}
+    options |= {"learning_rate": 1e-12, "warmup_init": 0.0, "weight_decay": 0.0}
+    result = train(tiny.recipe(data, tmp_path, **options))
+    assert (result.is_finished, result.step) == (True, 15)
+    assert len({record["chrf"] for record in tiny.log(tmp_path, "valid")}) == 1
     # more patience lets the same run go on
-    assert train(tiny.recipe(data, tmp_path, **{**options, "patience": 9}), validate).step == 24
+    assert train(tiny.recipe(data, tmp_path, **{**options, "patience": 9})).step == 24
+
+
+@pytest.mark.parametrize(
+    ("metric", "stale"), [("loss", 1), ("bleu", 0), ("chrf", 0), ("bleu_tokenised_lc", 0)]
+)
+def test_more_quality_and_less_loss_are_better(metric: str, stale: int) -> None:
+    training = Training(updates=9, validate_every=1, patience=3, metric=metric)
+    position = Position()
+    for value in (1.0, 2.0):
+        note_best(position, training, {metric: value})
+    assert position.stale == stale
 
 
 def test_patience_needs_a_metric_that_exists(data: Path, tmp_path: Path) -> None:
@@ -499,7 +543,7 @@ def test_a_stage_starts_from_the_one_before(data: Path, tmp_path: Path) -> None:
     assert result.step == 25
     one, two = (load_file(tmp_path / name / "model.safetensors") for name in ("one", "two"))
     assert all(torch.equal(one[name], two[name]) for name in one)
-    assert load_system(tmp_path / "two")[1]["config"]["states"] == 5
+    assert load_system(tmp_path / "two")[1].config["states"] == 5
 
 
 def test_a_mistake_in_a_later_stage_is_found_at_once(data: Path, tmp_path: Path) -> None:
@@ -531,7 +575,7 @@ def test_a_sentence_longer_than_a_batch_is_refused(data: Path, tmp_path: Path) -
 def test_knobs_of_the_recipe_become_the_models_defaults(data: Path, tmp_path: Path) -> None:
     model = {**tiny.MODEL, "knobs": {"lower": 1, "threshold": 0.25}}
     train(tiny.recipe(data, tmp_path, model=model, updates=1))
-    knobs = load_system(tmp_path)[1]["knobs"]
+    knobs = load_system(tmp_path)[1].knobs
     assert (knobs["lower"], knobs["threshold"], knobs["states"]) == (1, 0.25, 3)
 
 
@@ -558,25 +602,47 @@ def test_average_is_the_mean_in_double_precision(tmp_path: Path) -> None:
     mean = average(paths)
     assert torch.equal(mean["w"], (torch.stack(made).double().sum(0) / 5).float())
     assert mean["h"].dtype == torch.float16
-    assert torch.equal(average(paths, last=2)["w"], ((made[3].double() + made[4]) / 2).float())
 
 
 def test_average_of_a_run_and_its_mistakes(data: Path, tmp_path: Path) -> None:
-    train(tiny.recipe(data, tmp_path / "run"))
-    mean, model = average(tmp_path / "run", last=3), load_file(tmp_path / "run/model.safetensors")
-    assert all(torch.equal(mean[name], model[name]) for name in model)
-    with pytest.raises(UserError, match=r"average of 9 .* there are 3"):
-        average(tmp_path / "run", last=9)
-    with pytest.raises(UserError, match="no training/snapshots"):
-        average(tmp_path)
+    """What names a run stays a name: no path of it goes into the model."""
+    about = {**tiny.MODEL, "languages": ["de", "en"], "avoids_loops": True}
+    run = tmp_path / "run"
+    train(tiny.recipe(data, run, model=about, average_last=1))
+    names = average_models([run], tmp_path / "mean", 3)
+    assert names == [f"stage1-step{step:09d}" for step in (16, 20, 24)]
+    snapshots = [run / "training" / "snapshots" / f"{name}.safetensors" for name in names]
+    expected, found = average(snapshots), load_file(tmp_path / "mean" / "model.safetensors")
+    assert all(torch.equal(found[name], expected[name]) for name in expected)
+    config = read_config(tmp_path / "mean")
+    assert config.facts["averaged"] == names
+    assert config.facts["steps"] == [16, 20, 24]
+    assert (config.languages, config.avoids_loops) == (("de", "en"), True)
+    assert config.knobs == read_config(run).knobs
+    card = (tmp_path / "mean" / "README.md").read_text()
+    assert "from de to en" in card and f"hmt translate {tmp_path / 'mean'}\n" in card
+    assert str(run) not in card + (tmp_path / "mean" / "config.json").read_text()
+
+    average_models([run, tmp_path / "mean"], tmp_path / "both", 3, is_half=True)
+    assert read_config(tmp_path / "both").facts["averaged"] == ["run", "mean"]
+    halves = load_file(tmp_path / "both" / "model.safetensors").values()
+    assert {tensor.dtype for tensor in halves} == {torch.float16}
+
+    for paths, last, message in (
+        ([run], 9, "has 3 snapshots, not 9"),
+        ([tmp_path / "mean"], 1, "has 0 snapshots"),
+        ([run, tmp_path], 1, "not a model directory"),
+    ):
+        with pytest.raises(UserError, match=message):
+            average_models(paths, tmp_path / "no", last)
+    with pytest.raises(UserError, match="not an empty directory"):
+        average_models([run], tmp_path / "mean", 3)
     save_file({"x": torch.zeros(1)}, tmp_path / "x.safetensors")
     with pytest.raises(UserError, match="another model"):
-        average([tmp_path / "run", tmp_path / "x.safetensors"])
+        average([*snapshots, tmp_path / "x.safetensors"])
     (tmp_path / "y.safetensors").write_text("no")
     with pytest.raises(UserError, match="not a readable"):
         average([tmp_path / "y.safetensors"])
-    with pytest.raises(UserError, match="Nothing to average"):
-        average([])
 
 
 # ---- several processes
@@ -584,7 +650,7 @@ def test_average_of_a_run_and_its_mistakes(data: Path, tmp_path: Path) -> None:
 SCRIPT = """
 import sys
 from hmt.training import load_recipe, train
-train(load_recipe(sys.argv[1]), lambda system, chosen: {"bleu": 1.5})
+train(load_recipe(sys.argv[1]))
 """
 
 
@@ -595,7 +661,7 @@ def test_two_processes_learn_what_one_does(data: Path, tmp_path: Path) -> None:
     options: dict[str, Any] = {"updates": 12, "batch_tokens": 16, "accumulate": 2, "log_every": 1}
     options |= {"validate_every": 6, "model": model, "clip": 1.0}
     options |= {"stage": [{}, {"training": {"updates": 4}}]}
-    train(tiny.recipe(data, tmp_path / "one", **options), lambda system, chosen: {"bleu": 1.5})
+    train(tiny.recipe(data, tmp_path / "one", **options))
 
     told = {"recipe": tiny.recipe(data, tmp_path / "two", **options).as_dict()}
     (tmp_path / "recipe.json").write_text(json.dumps(told))

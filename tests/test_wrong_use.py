@@ -1,5 +1,6 @@
 """Wrong uses of every command: exit code 2, one sentence on stderr, and nothing is damaged."""
 
+import inspect
 import json
 import pickle
 import shutil
@@ -9,7 +10,10 @@ from pathlib import Path
 import pytest
 from command_line import RECIPE, TEST, TEXT, VALID, WORDS, Call, contents
 
+from hmt.errors import UserError
+
 OUT = ["--output", "never"]
+SIDES = ("source", "target")
 DICTS = ["--source-dict", "dict.txt", "--target-dict", "dict.txt"]
 
 
@@ -108,6 +112,13 @@ CASES = {
         prepare("--vocabulary", "given"),
         prepare("--min-count", "0"),
         prepare("--size", "many"),
+        prepare("--size", "2147483648"),
+        prepare("--size", "-1"),
+        prepare("--min-count", "99999999999999999999"),
+        prepare("--max-tokens", "99999999999999999999"),
+        prepare("--max-ratio", "inf"),
+        prepare("--vocabulary-lines", "-1"),
+        prepare("--workers", "1000000"),
         prepare("--max-ratio", "-1"),
         prepare("--max-ratio", "nan"),
         prepare(source="blank", target="blank"),
@@ -154,6 +165,7 @@ CASES = {
         train("output=no weights/../mean of none", "training.precision=fp8"),
         train("output=bad config"),
         train("output=recipe.toml"),
+        train('output="a\\u0000b"'),
     ],
     "evaluate": [
         ["evaluate"],
@@ -166,6 +178,8 @@ CASES = {
         ["evaluate", "run", *TEST, "--output", "data"],
         ["evaluate", "run", *TEST, "--output", "recipe.toml"],
         ["evaluate", "run", *TEST, *OUT, "--batch", "0"],
+        ["evaluate", "run", *TEST, *OUT, "--batch", "1000000000000"],
+        ["evaluate", "run", *TEST, *OUT, "--resamples", "1000000000000"],
         ["evaluate", "run", *TEST, *OUT, "--lower", "1,,3"],
         *on_models("evaluate", *TEST, *OUT),
         *on_knobs("evaluate", "run", *TEST, *OUT),
@@ -177,6 +191,8 @@ CASES = {
         ["score", "run", "--source", "test.source", "--target", "latin"],
         ["score", "run", "--source", "missing", "--target", "test.target"],
         ["score", "run", *TEST, "--batch", "-1"],
+        ["score", "run", *TEST, "--batch", "1000000000000"],
+        ["score", "run", *TEST, "--alignment-base", "2"],
         ["score", "run", *TEST, "--lower", "1,3"],
         *on_models("score", *TEST),
         *on_knobs("score", "run", *TEST),
@@ -209,10 +225,45 @@ CASES = {
         ["average", "missing", *OUT],
     ],
     "info": [
+        ["info", "a\0b"],
+        ["info", "a" * 5000],
         ["info", "run", "surplus"],
         ["info", "run", "--format", "xml"],
         ["info", "run", "--lower", "3"],
         *on_models("info"),
+    ],
+    "bench": [
+        ["bench", "memory"],
+        ["bench", "--size", "huge"],
+        ["bench", "--slots", "1000000000000"],
+        ["bench", "--slots", "0"],
+        ["bench", "--sentences", "-1"],
+        ["bench", "--repeats", "0"],
+        ["bench", "--threads", "1000000"],
+        ["bench", "--lengths", "10,-1"],
+        ["bench", "--lengths", "1000000000000"],
+        ["bench", "--sessions", "1000000000000"],
+        ["bench", "--seconds", "nan"],
+        ["bench", "--compare", "test.source"],
+    ],
+    "audit": [
+        ["audit", "run", "run"],
+        ["audit", "run", "--source", "missing"],
+        ["audit", "run", "--probes", "0"],
+        ["audit", "run", "--probes", "1000000000000"],
+        ["audit", "run", "--seed", "one"],
+        *on_models("audit"),
+        *on_knobs("audit", "run"),
+    ],
+    "explain": [
+        ["explain"],
+        ["explain", "run"],
+        ["explain", "run", "al", "brano"],
+        ["explain", "run", "al brano", "--layer", "0"],
+        ["explain", "run", "al brano", "--layer", "1000000000000"],
+        ["explain", "--record", "missing", "--index", "-1"],
+        *on_models("explain", "al brano"),
+        *on_knobs("explain", "run", "al brano"),
     ],
     "convert": [
         ["convert"],
@@ -230,6 +281,20 @@ CASES = {
         ["convert", "fairseq", "evil.pt", *DICTS, "--output", "run"],
     ],
 }
+
+
+def test_prepare_is_as_strict_from_python(world: Path) -> None:
+    """The bounds of the options are those of the settings: the tokenizer library would abort."""
+    from hmt.cli.prepare import prepare as command
+    from hmt.text.prepare import LIMITS, Prepare
+    from hmt.text.prepare import prepare as run
+
+    options = inspect.signature(command).parameters
+    for name, bounds in LIMITS.items():
+        assert (options[name].default.min, options[name].default.max) == bounds, name
+    files = [world / f"{split}.{side}" for split in ("train", "valid") for side in SIDES]
+    with pytest.raises(UserError, match="size is 2147483648; it must be from 8 to 1,000,000"):
+        run(Prepare(*files, output=world / "never", size=2**31))
 
 
 @pytest.mark.parametrize(

@@ -1,66 +1,204 @@
-"""Frozen dataclasses from plain data, such as JSON, TOML and keyword arguments hold."""
+"""Frozen dataclasses from plain data: JSON, TOML, keyword arguments.
 
-import dataclasses
+Everything that is read (recipes, configurations, inference settings, model directories, prepared
+data, records) passes through `from_plain`: one wording of mistakes, one set of limits.
+"""
+
+import json
 import types
 import typing
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import MISSING, asdict, fields, is_dataclass
+from functools import cache
+from itertools import chain, islice
+from typing import Any, TypeVar
 
 from hmt.errors import UserError
 
-LARGEST = 2**31
+Kind = TypeVar("Kind")
 
-
-def from_plain(kind: type, values: dict[str, Any], where: str) -> Any:
-    """A frozen dataclass from plain data; an unknown or missing key is the user's mistake."""
-    hints = typing.get_type_hints(kind)
-    allowed = {f.name: f for f in dataclasses.fields(kind)}
-    for key in values:
-        if key not in allowed:
-            raise UserError(f'"{where}.{key}" is unknown; allowed are {", ".join(allowed)}.')
-    for key, f in allowed.items():
-        has_default = (
-            f.default is not dataclasses.MISSING or f.default_factory is not dataclasses.MISSING
-        )
-        if key not in values and not has_default:
-            raise UserError(f'"{where}.{key}" is missing.')
-    return kind(**{k: _convert(hints[k], v, f"{where}.{k}") for k, v in values.items()})
-
-
-def _convert(hint: Any, value: Any, where: str) -> Any:
-    if dataclasses.is_dataclass(hint):
-        if not isinstance(value, dict):
-            raise UserError(f'"{where}" is {value!r}; it must be a table of settings.')
-        return from_plain(typing.cast(type, hint), value, where)
-    origin = typing.get_origin(hint)
-    options = typing.get_args(hint) if origin in (typing.Union, types.UnionType) else (hint,)
-    for option in options:
-        made = _as(option, value)
-        if made is not _UNFIT:
-            return made
-    if isinstance(value, int | float) and not abs(value) < LARGEST:
-        raise UserError(f'"{where}" is {value!r}; it must be finite and below {LARGEST:,}.')
-    names = " or ".join(getattr(o, "__name__", str(o)) for o in options)
-    raise UserError(f'"{where}" is {value!r}; it must be {names}.')
-
-
+# What is not finite, or larger than JSON readers hold exactly, would only fail in mid-work.
+LIMIT = 2.0**53
+NAMES = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "text",
+    dict: "a table",
+    types.NoneType: "null",
+}
+PLURALS = {bool: "truth values", int: "whole numbers", float: "numbers", str: "texts"}
 _UNFIT = object()
 
 
-def _as(kind: Any, value: Any) -> Any:
-    if typing.get_origin(kind) is tuple:
-        items = typing.get_args(kind)
-        if not isinstance(value, list | tuple):
+def from_plain(kind: type[Kind], values: Any, where: str = "", missing: str = "") -> Kind:
+    """Build a dataclass; an unknown, missing or ill-typed key is the user's mistake.
+
+    `where` is the place that messages name; `missing` says what to do about a missing {key}.
+    """
+    if not isinstance(values, dict):
+        raise UserError(f'"{where}" is {shortened(values)}; it must be a table.')
+    allowed: dict[str, tuple[Any, bool]] = _fields(kind)  # type: ignore[arg-type]
+    for key in values:
+        if key not in allowed:
+            names = ", ".join(allowed) or "none"
+            raise UserError(f'"{_place(where, key)}" is unknown; allowed are {names}.')
+    for key, (_, is_required) in allowed.items():
+        if is_required and key not in values:
+            place = _place(where, key)
+            remedy = missing.format(key=place)
+            raise UserError(f'"{place}" is missing' + (f"; {remedy}" if remedy else "."))
+    return kind(
+        **{k: _read(allowed[k][0], v, _place(where, k), missing) for k, v in values.items()}
+    )
+
+
+def to_plain(value: Any) -> Any:
+    """Plain data as JSON returns it (tuples become lists), of a dataclass or of what holds some."""
+    return json.loads(json.dumps(value, default=asdict))
+
+
+def json_object(text: str) -> dict[str, Any]:
+    """The object that a JSON text holds."""
+    try:
+        values = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise UserError(f"this is not JSON: {error}.") from None
+    if not isinstance(values, dict):
+        raise UserError(f"this is {shortened(values)}, not a JSON object.")
+    return values
+
+
+def shortened(value: Any) -> str:
+    """A value as it may stand in a sentence."""
+    text = repr(value) if isinstance(value, float) else _json(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=repr)
+
+
+def _place(where: str, key: Any) -> str:
+    return f"{where}.{key}" if where else str(key)
+
+
+@cache
+def _fields(kind: Any) -> dict[str, tuple[Any, bool]]:
+    """Per field of a dataclass its annotation, and whether it must be given."""
+    hints = typing.get_type_hints(kind)
+    return {
+        field.name: (
+            hints[field.name],
+            field.default is MISSING and field.default_factory is MISSING,
+        )
+        for field in fields(kind)
+    }
+
+
+def _read(hint: Any, value: Any, where: str, missing: str) -> Any:
+    """One value; dataclasses inside it have places of their own, those of a list count from 1."""
+    if is_dataclass(hint):
+        return from_plain(typing.cast(type, hint), value, where, missing)
+    origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    if inner and is_dataclass(inner[-1]):
+        if origin is list and isinstance(value, list):
+            return [
+                _read(inner[0], item, f"{where}.{n}", missing) for n, item in enumerate(value, 1)
+            ]
+        if origin is dict and isinstance(value, dict):
+            return {
+                key: _read(inner[1], item, f"{where}.{key}", missing) for key, item in value.items()
+            }
+    made = _fit(hint, value)
+    if made is _UNFIT:
+        limits = f", finite and below {LIMIT:,.0f}" if _exceeds(value) else ""
+        raise UserError(f'"{where}" is {shortened(value)}; it must be {_name(hint)}{limits}.')
+    return made
+
+
+def _fit(hint: Any, value: Any) -> Any:
+    """The value as its annotation has it, or _UNFIT."""
+    origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    if hint is Any:
+        return value
+    if origin in (typing.Union, types.UnionType):
+        made = (_fit(option, value) for option in inner)
+        return next((found for found in made if found is not _UNFIT), _UNFIT)
+    if origin is typing.Literal:
+        return value if value in inner else _UNFIT
+    if origin is list:
+        return _fit_all(inner[0], value) if isinstance(value, list) else _UNFIT
+    if origin is tuple:
+        return _fit_tuple(inner, value) if isinstance(value, list | tuple) else _UNFIT
+    if origin is dict:
+        if not isinstance(value, dict) or _fit_all(inner[0], list(value)) is _UNFIT:
             return _UNFIT
-        if len(items) == 2 and items[1] is Ellipsis:
-            items = (items[0],) * len(value)
-        made = tuple(_as(k, v) for k, v in zip(items, value, strict=False))
-        return _UNFIT if len(items) != len(value) or _UNFIT in made else made
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        value = float(value)
-    if kind is types.NoneType:
-        return None if value is None else _UNFIT
-    is_bool = isinstance(value, bool)
-    # what is not finite, or too large for a tensor, would only be found out in the middle of work
-    if isinstance(value, int | float) and not abs(value) < LARGEST:
+        items = _fit_all(inner[1], list(value.values()))
+        return _UNFIT if items is _UNFIT else dict(zip(value, items, strict=True))
+    if hint not in NAMES:
+        return value if isinstance(value, hint) else _UNFIT
+    made = _fit_all(hint, [value])
+    return _UNFIT if made is _UNFIT else made[0]
+
+
+def _fit_tuple(inner: tuple[Any, ...], values: Sequence[Any]) -> Any:
+    if len(inner) == 2 and inner[1] is Ellipsis:
+        inner = (inner[0],) * len(values)
+    if len(inner) != len(values):
         return _UNFIT
-    return value if isinstance(value, kind) and is_bool == (kind is bool) else _UNFIT
+    made = [_fit(hint, value) for hint, value in zip(inner, values, strict=True)]
+    return _UNFIT if any(item is _UNFIT for item in made) else tuple(made)
+
+
+def _fit_all(hint: Any, values: Sequence[Any]) -> Any:
+    """A list whose items all fit, or _UNFIT.
+
+    Records hold long lists of numbers: what is done for each of them runs inside the interpreter.
+    """
+    if typing.get_origin(hint) is list and all(type(value) is list for value in values):
+        flat = _fit_all(typing.get_args(hint)[0], [*chain.from_iterable(values)])
+        left = iter(() if flat is _UNFIT else flat)
+        return _UNFIT if flat is _UNFIT else [[*islice(left, len(value))] for value in values]
+    if hint not in NAMES:
+        made = [_fit(hint, value) for value in values]
+        return _UNFIT if any(item is _UNFIT for item in made) else made
+    if not all(_is_a(given, hint) for given in {*map(type, values)}):
+        return _UNFIT
+    if hint in (int, float) and not all(map(LIMIT.__gt__, map(abs, values))):
+        return _UNFIT
+    return list(map(float, values)) if hint is float else list(values)
+
+
+def _is_a(given: type, hint: type) -> bool:
+    """Whether a value of this type may stand there; a truth value is no number."""
+    if hint in (int, float) and issubclass(given, bool):
+        return False
+    return issubclass(given, int | float if hint is float else hint)
+
+
+def _exceeds(value: Any) -> bool:
+    """Whether a number in it is beyond the limits."""
+    if isinstance(value, list | tuple):
+        return any(map(_exceeds, value))
+    return isinstance(value, int | float) and not abs(value) < LIMIT
+
+
+def _name(hint: Any) -> str:
+    """What an annotation is called in a message."""
+    origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        return " or ".join(map(_name, inner))
+    if origin is typing.Literal:
+        return " or ".join(map(_json, inner))
+    if origin is list or (origin is tuple and inner[-1] is Ellipsis):
+        return f"a list of {_plural(inner[0])}"
+    if origin is tuple:
+        return f"a list of {len(inner)} {_plural(inner[0])}"
+    return NAMES.get(origin or hint, str(hint))
+
+
+def _plural(hint: Any) -> str:
+    if typing.get_origin(hint) is list:
+        return f"lists of {_plural(typing.get_args(hint)[0])}"
+    return "tables" if is_dataclass(hint) else PLURALS.get(hint, "values")

@@ -1,4 +1,4 @@
-"""Speed, measured: every figure is a ratio within one run, rows are counted exactly.
+"""Speed: every figure is a ratio within one run, rows are counted exactly.
 
-Each module measures one thing and gives plain rows: {"what", "value", "unit", "spread", ...}.
+Each module measures one thing and yields plain rows: {"what", "value", "unit", "spread", ...}.
 """

@@ -1,8 +1,8 @@
 """One live stream: time per target token against full-sentence decoding and against wait-k.
 
-How many passes HMT needs for a token is a matter of its policy, and random weights have none.  So
-it is given one: by chance, confident as often as trained models are; and, as the worst there is,
-never confident, so that every token waits for its last moment.  The model that ships shows its own.
+How many passes HMT needs per token depends on its policy, and random weights have none. So they get
+two: a random one, confident as often as trained models are; and the worst one, never confident, so
+that every token waits for its last moment. The model that ships shows its own.
 """
 
 import copy
@@ -26,14 +26,14 @@ from hmt.bench.setting import (
 from hmt.fast.prepacked import make_ready
 from hmt.models.model import load
 from hmt.streaming.engine import Engine
-from hmt.systems import build
+from hmt.systems import SYSTEMS, build
 from hmt.systems.contract import System
 from hmt.systems.hmt import HMT
 from hmt.text.symbols import EOS
 
 TARGET_FULL, TARGET_WAIT_K = 2.0, 1.5
 TARGET_LENGTH = 200  # words up to which the targets are set
-OTHERS = ("multipath", "adaptive", "moe-wait-k", "mma", "gma", "gsimt")
+OTHERS = tuple(name for name in SYSTEMS if name not in ("hmt", "full", "wait-k"))
 # Trained models with lower 3 need 1.19 (Multi30k) and 1.28 (the one that ships) passes per token;
 # confident four times out of five, a token needs 1.25.
 CONFIDENT = 0.8
@@ -57,7 +57,7 @@ def measure(size: str, lengths: list[int], repeats: int, others: bool = False) -
     knobs: dict[str, Any] = {}
     for lower, states in HMT_SETTINGS:
         hmt = random_system("hmt", size, lower=lower, states=states)
-        systems[f"hmt {lower},{states}"] = by_chance(hmt, CONFIDENT)
+        systems[f"hmt {lower},{states}"] = with_random_policy(hmt, CONFIDENT)
         systems[f"hmt {lower},{states} always waiting"] = hmt
         knobs[f"hmt {lower},{states} always waiting"] = hmt.knobs(threshold=NEVER_CONFIDENT)
     if others:
@@ -86,10 +86,10 @@ def _rows(
     for name in list(engines)[1:]:
         more = per_token(engines[name])
         is_judged = name.startswith("hmt ") and " always " not in name and length <= TARGET_LENGTH
-        wanted = (TARGET_FULL, TARGET_WAIT_K) if is_judged else (None, None)
-        yield ratio_row(f"{what}, {name} / full", to_full[name], wanted[0], **more)
+        targets = (TARGET_FULL, TARGET_WAIT_K) if is_judged else (None, None)
+        yield ratio_row(f"{what}, {name} / full", to_full[name], targets[0], **more)
         if name != "wait-k":
-            yield ratio_row(f"{what}, {name} / wait-k", to_wait_k[name], wanted[1])
+            yield ratio_row(f"{what}, {name} / wait-k", to_wait_k[name], targets[1])
     yield {
         "what": f"{what}, full",
         "value": round(min(seconds["full"]) / (length + 1) * 1000, 2),
@@ -106,8 +106,8 @@ def per_token(engine: Engine) -> dict[str, float]:
     }
 
 
-def by_chance(system: System, share: float) -> System:
-    """The same system with a policy of its own: confident in this share of its states."""
+def with_random_policy(system: System, share: float) -> System:
+    """A copy of the system that is confident in this share of its states, at random."""
     other, draw = copy.deepcopy(system), random.Random(1)
     assert isinstance(other, HMT)
     confidence = other.confidence

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import typer
 
-from hmt.cli import knobs
-from hmt.cli.app import app
-from hmt.cli.loading import DEVICE, open_model
-from hmt.cli.progress import bars
+from hmt.cli import _knobs as knobs
+from hmt.cli._app import app
+from hmt.cli._model import DEVICE, MODEL_HELP, TRUST, open_model
+from hmt.cli._progress import bars
 from hmt.errors import UserError
 
 
@@ -17,21 +17,30 @@ def audit(
     model: list[str] | None = typer.Argument(
         None,
         metavar="MODEL | -- AGENT ARGUMENTS",
-        help="A model directory; or, with --agent-class, what the agent is given.",
+        help=f"{MODEL_HELP} With --agent-class: the arguments of the agent.",
     ),
     source: Path | None = typer.Option(
-        None, help="Sentences to try, one per line; without, invented ones."
+        None, help="Sentences to try, one per line. Default: random ones."
     ),
     agent_class: str | None = typer.Option(
-        None, help="Audit an agent of SimulEval instead, named as package.module.Class."
+        None, help="Audit this SimulEval agent instead of a model, as in package.module.Class."
     ),
-    probes: int = typer.Option(15, min=1, help="Times that the rest of a sentence is replaced."),
-    seed: int = typer.Option(1, help="Of the random text."),
+    probes: int = typer.Option(
+        15, min=1, max=100_000, help="How often the unread rest of a sentence is replaced."
+    ),
+    seed: int = typer.Option(1, help="Seed of the random text."),
     device: str = DEVICE,
+    trust: bool = TRUST,
 ) -> None:
-    """Prove that nothing looks ahead: replace what was not read, and see that nothing changes.
+    """Prove that no output depends on source not yet read.
 
-    Exit code 1 if a leak was found.
+    Replaces the source that was not yet read and compares what is written. Exit code 1 if
+    anything changes.
+
+    \b
+    Examples:
+      hmt audit model --source test.de --lower 3
+      hmt audit --agent-class package.module.Class -- --agent-option value
     """
     from hmt.evaluation import audit as auditing
     from hmt.evaluation.evaluate import read_parallel
@@ -49,15 +58,14 @@ def audit(
         with bars() as progress:
             report = auditing.audit_agent(agent, lines, probes=probes, seed=seed, progress=progress)
     else:
-        if len(given) != 1:
-            raise UserError(f"hmt audit takes one model directory; {len(given)} were given.")
-        loaded = open_model(Path(given[0]), device)
+        if len(given) > 1:
+            raise UserError(f"hmt audit takes one model; {len(given)} were given.")
+        loaded = open_model(given[0] if given else None, device, trust=trust)
         chosen = knobs.settings(knobs.given(context), loaded.system.Knobs, loaded.system.name)
         with bars() as progress:
             report = auditing.audit(
                 loaded, lines, probes=probes, seed=seed, progress=progress, **chosen
             )
-    for line in report.lines():
-        typer.echo(line)
+    typer.echo("\n".join(report.lines()))
     if not report.is_clean:
         raise typer.Exit(1)

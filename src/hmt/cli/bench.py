@@ -1,63 +1,77 @@
 """`hmt bench`: how fast this machine runs the systems, as ratios that carry over to others."""
 
-import json
-import os
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import typer
 
-from hmt.cli.app import app
+from hmt.cli._app import app
 from hmt.errors import UserError
 
-PARTS = ("training", "stream", "corpus", "sessions", "memory", "soak", "prepare")
-PARTS_HELP = f"{', '.join(PARTS)}; all if none is named."
+PARTS = ("training", "stream", "corpus", "sessions")
+PARTS_HELP = f"{', '.join(PARTS)}. Default: all of them."
+MAX_WORDS = 1000  # of one stream: a session cuts longer sentences
+MAX_SESSIONS = 10_000
 
 
 @app.command()
 def bench(
-    parts: list[str] = typer.Argument(None, help=PARTS_HELP),
-    size: str = typer.Option("tiny", help="tiny or base."),
-    lengths: str = typer.Option("10,25,50,100,200", help="Words of the single stream."),
-    repeats: int = typer.Option(5, min=1, help="Measurements of each figure."),
-    sentences: int = typer.Option(256, min=1, help="Sentences of the corpus."),
-    slots: int = typer.Option(64, min=1, help="Streams that share a pass."),
-    sessions: str = typer.Option("50,100,150,200,250,300", help="Live sessions to try."),
-    seconds: float = typer.Option(10.0, min=1.0, help="How long each number of sessions speaks."),
-    words: int = typer.Option(10_000, min=10, help="Words of the soak."),
-    pairs: int = typer.Option(100_000, min=1000, help="Sentence pairs to prepare."),
-    others: bool = typer.Option(False, "--others", help="Training and stream: all systems."),
-    compiles: bool = typer.Option(False, "--compile", help="Training: also torch.compile."),
-    threads: int = typer.Option(2, min=1, help="Cores to use."),
-    compare: Path | None = typer.Option(None, help="An earlier output (JSON) to show beside."),
+    parts: list[str] = typer.Argument(None, metavar="PART", help=PARTS_HELP),
+    size: str = typer.Option("tiny", help="Size of the models: tiny or base."),
+    lengths: str = typer.Option(
+        "10,25,50,100,200", help=f"stream: sentence lengths in words, at most {MAX_WORDS:,}."
+    ),
+    repeats: int = typer.Option(5, min=1, max=1000, help="Measurements of each figure."),
+    sentences: int = typer.Option(256, min=1, max=1_000_000, help="corpus: number of sentences."),
+    slots: int = typer.Option(
+        64, min=1, max=4096, help="corpus: sentences translated side by side."
+    ),
+    sessions: str = typer.Option(
+        "50,100,150,200,250,300", help="sessions: numbers of live sessions to try, in order."
+    ),
+    seconds: float = typer.Option(
+        10.0, min=1.0, max=86_400.0, help="sessions: seconds for which each number is run."
+    ),
+    others: bool = typer.Option(
+        False, "--others", help="training, stream: also measure the systems beside HMT."
+    ),
+    compiles: bool = typer.Option(
+        False, "--compile", help="training: also measure with torch.compile."
+    ),
+    threads: int = typer.Option(2, min=1, max=256, help="Threads to compute with."),
+    compare: Path | None = typer.Option(
+        None, help="Output of an earlier run, whose values are shown beside the new ones."
+    ),
 ) -> None:
-    """Measure speed. A table, then all of it as JSON in the last line."""
+    """Measure speed, as ratios within one run.
+
+    Prints a table, then the same as JSON in the last line. Takes some minutes.
+
+    \b
+    Examples:
+      hmt bench > before
+      hmt bench stream training --compare before
+    """
     import torch
 
-    from hmt.bench import corpus, memory, prepare, report, soak, stream, training
+    from hmt.bench import corpus, report, stream, training
     from hmt.bench import sessions as live
 
     _check(parts, size)
-    before = _earlier(compare)
-    counts, speakers = _numbers(lengths, "--lengths"), _numbers(sessions, "--sessions")
+    before = report.earlier(compare)
+    counts = _numbers(lengths, "--lengths", MAX_WORDS)
+    speakers = _numbers(sessions, "--sessions", MAX_SESSIONS)
     torch.set_num_threads(threads)
-    load_before = round(os.getloadavg()[0], 1)
     measurements: dict[str, Iterator[dict[str, Any]]] = {
         "training": training.measure(size, repeats, others, compiles),
         "stream": stream.measure(size, counts, repeats, others),
         "corpus": corpus.measure(size, sentences, slots, repeats),
         "sessions": live.measure(size, speakers, seconds),
-        "memory": memory.measure(size, 4096),
-        "soak": soak.measure(words),
-        "prepare": prepare.measure(pairs, threads),
     }
-    rows = []
-    for name in parts or PARTS:
-        for row in measurements[name]:
-            rows.append(row)
-            typer.echo(report.line(row, before))
-    typer.echo(report.finish(rows, size=size, threads=threads, load_before=load_before))
+    rows = chain.from_iterable(measurements[name] for name in parts or PARTS)
+    report.show(rows, before, size=size, threads=threads)
 
 
 def _check(parts: list[str] | None, size: str) -> None:
@@ -70,24 +84,13 @@ def _check(parts: list[str] | None, size: str) -> None:
         raise UserError(f'Size "{size}" is unknown; it is {" or ".join(SIZES)}.')
 
 
-def _numbers(text: str, option: str) -> list[int]:
+def _numbers(text: str, option: str, most: int) -> list[int]:
     try:
         numbers = [int(part) for part in text.split(",")]
     except ValueError:
         numbers = []
-    if not numbers or min(numbers) < 1:
-        raise UserError(f"{option} was given as {text!r}; it must be numbers like 10,25,50.")
-    return numbers
-
-
-def _earlier(path: Path | None) -> dict[str, Any]:
-    """Values of an earlier run by what they measured; its JSON may follow a table."""
-    if path is None:
-        return {}
-    try:
-        last = path.read_text(encoding="utf-8").strip().splitlines()[-1]
-        return {row["what"]: row["value"] for row in json.loads(last)["rows"]}
-    except (OSError, ValueError, KeyError, IndexError, TypeError):
+    if not numbers or not 1 <= min(numbers) <= max(numbers) <= most:
         raise UserError(
-            f"{path} is not an output of `hmt bench`: its last line must be JSON."
-        ) from None
+            f"{option} was given as {text!r}; it must be numbers from 1 to {most:,}, as in 10,25."
+        )
+    return numbers

@@ -2,14 +2,17 @@
 
 import logging
 import sys
+from collections.abc import Iterable, Iterator
+from itertools import chain, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from hmt import toy
-from hmt.cli.app import app
-from hmt.cli.training import bar
+from hmt.cli import _words as words
+from hmt.cli._app import app
+from hmt.cli._progress import training_bar
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -24,6 +27,15 @@ GERMAN = (
     "Kannst du mir bitte sagen, wo der Bahnhof ist?",
     "Wenn es morgen regnet, bleiben wir zu Hause.",
 )
+ON_SCREEN = (
+    "German arrives word by word; below each word stands the English shown once it was heard.\n"
+    "Bright words are confident ones."
+)
+IN_LINES = "German arrives word by word; each line says after how many words its English was shown."
+LEGEND = """
+The model writes words in pieces. A word is shown when it is complete, that is, when the next one
+begins, which can be a little after it was written. Nothing shown is ever taken back.
+"""
 SHOWN = 5
 UNSEEN_SEED = 4
 
@@ -58,49 +70,70 @@ threads = 1  # a network this small gains nothing from more
 
 @app.command()
 def demo(
-    is_fast: bool = typer.Option(False, "--fast", help="Do not wait between words."),
-    lower: int | None = typer.Option(None, help="Tokens to hear before writing: the dial."),
-    learns: bool = typer.Option(
-        False, "--learn", help="Train on an invented language for a minute, then translate it."
+    is_fast: bool = typer.Option(
+        False, "--fast", help="Do not pause between words. Default: 2.5 words per second."
     ),
-    output: Path = typer.Option(Path("demo"), help="With --learn: directory for data and model."),
+    lower: int | None = typer.Option(
+        None,
+        help="Source tokens to read before the first word is written: more is later and better. "
+        "Default: that of the model.",
+    ),
+    learns: bool = typer.Option(
+        False, "--learn", help="First train on an invented language, for about a minute."
+    ),
+    output: Path = typer.Option(Path("demo"), help="Directory for --learn's data and model."),
 ) -> None:
-    """Translate German live with the model that ships, then whatever you type."""
-    from rich.console import Console
+    """Translate German live in the terminal.
 
-    console = Console(highlight=False)
+    Shows sample sentences, then translates what you type. Text on standard input is translated
+    instead: echo "Guten Morgen" | hmt demo
+    """
+    from hmt.cli._stage import Screen, listen, play
+
+    console = Screen(highlight=False)
     if learns:
         _learn(output, console, is_fast)
         return
-    from hmt.cli.stage import listen, play
     from hmt.models.model import load
 
     dial: dict[str, Any] = {} if lower is None else {"lower": lower}
     session = load().session(**dial)
-    console.print(
-        "German, word by word; below each word what the model wrote once it had heard it.\n"
-        "Bright words are sure ones. Nothing that is written is ever taken back.\n"
-    )
-    for line in GERMAN:
-        play(session, line.split(), console, is_fast)
+    console.print((ON_SCREEN if console.is_terminal else IN_LINES) + LEGEND, soft_wrap=True)
+    is_typed = sys.stdin is not None and sys.stdin.isatty()
+    lines = _sentences(words.arriving()) if sys.stdin is not None and not is_typed else iter(())
+    for line in _or_samples(lines):
+        play(session, line, console, is_fast)
         console.print()
-    if sys.stdin.isatty() and console.is_terminal:
-        console.print("Now you: type German, word by word. Enter ends a sentence, Ctrl-D leaves.\n")
+    if is_typed and console.is_terminal:
+        console.print("Now you: type German, word by word. Enter ends a sentence, Ctrl-D quits.\n")
         listen(session, console)
+
+
+def _sentences(arriving: Iterator[str]) -> Iterator[Iterable[str]]:
+    """The words of one line after another, each word when it arrives; empty lines left out."""
+    for first in arriving:
+        if first != words.LINE_END:
+            yield chain([first], takewhile(lambda word: word != words.LINE_END, arriving))
+
+
+def _or_samples(lines: Iterator[Iterable[str]]) -> Iterator[Iterable[str]]:
+    """The lines, or German sentences where there are none."""
+    first = next(lines, None)
+    yield from [german.split() for german in GERMAN] if first is None else chain([first], lines)
 
 
 def _learn(output: Path, console: "Console", is_fast: bool) -> None:
     """Train a very small model, show it at work, and measure it."""
-    from hmt.cli.stage import play
+    from hmt.cli._stage import play
     from hmt.models.model import load
 
     console.print(
-        "An invented language: adjectives follow their nouns, and after a word of time the verb "
+        "An invented language: adjectives follow their nouns, and after an adverb of time the verb "
         "comes last.\nA very small model learns when it has heard enough to write each word.\n"
     )
     _train(output)
     model = load(output / "model")
-    console.print("\nLive: under each word stands what is written as soon as it is heard.\n")
+    console.print("\nLive: below a word stands what was shown once it had been heard.\n")
     for pair in toy.sentences(SHOWN, UNSEEN_SEED):
         play(model.session(by_line=True), pair.source, console, is_fast)
         console.print()
@@ -108,8 +141,7 @@ def _learn(output: Path, console: "Console", is_fast: bool) -> None:
 
 
 def _train(output: Path) -> None:
-    """Prepare and train; a finished run is found finished."""
-    from hmt.evaluation.held_out import streamed
+    """Prepare and train, unless that was done before."""
     from hmt.text.prepare import Prepare, prepare
     from hmt.training.recipe import load_recipe
     from hmt.training.train import train
@@ -120,12 +152,12 @@ def _train(output: Path) -> None:
     prepare(Prepare(*files, output=output / "data", vocabulary="words", min_count=1))
     recipe = output / "recipe.toml"
     recipe.write_text(RECIPE.format(output=output.as_posix()), encoding="utf-8")
-    with bar(sys.stderr.isatty()) as report:
-        train(load_recipe(recipe), validate=streamed, report=report)
+    with training_bar(sys.stderr.isatty()) as report:
+        train(load_recipe(recipe), report)
 
 
 def _measure(model: "Model") -> None:
-    """Say how good and how late it is on sentences that it has never seen."""
+    """Print how good and how late it is on sentences that it has never seen."""
     import dataclasses
 
     from hmt.metrics.scores import score

@@ -18,14 +18,14 @@ from typing import Any
 from hmt.errors import UserError
 from hmt.evaluation.logs import write_log, write_simuleval_config
 from hmt.evaluation.points import add_point, read_points
-from hmt.evaluation.records import read_records, write_records
+from hmt.evaluation.records import numbered_lines, read_records, write_records
 from hmt.files import replacing, write_atomically
 from hmt.metrics.conventions import quality_conventions
 from hmt.metrics.instance import instance_of
 from hmt.metrics.scores import STANDARD, Point, Scoring, score
-from hmt.models.directory import unshared
 from hmt.models.model import Model
-from hmt.streaming.record import Record, numbered_lines
+from hmt.models.weights import unshared
+from hmt.streaming.record import Record
 from hmt.text.lines import open_lines, scan
 
 FORMAT = 1
@@ -95,7 +95,7 @@ def folder_name(settings: Mapping[str, Any]) -> str:
 
 def fingerprint(model: Model) -> str:
     """A checksum of a model's weights and configuration; two copies of a model have the same."""
-    config = json.dumps(model.config.get("config"), sort_keys=True)
+    config = json.dumps(model.config.config, sort_keys=True)
     digest = hashlib.sha256(config.encode())
     for name, tensor in sorted(unshared(model.system).items()):
         digest.update(name.encode())

@@ -4,55 +4,49 @@ A delay is the number of source words that had been read when a unit of the pred
 The unit is the word, or the character for text without spaces.
 """
 
+import dataclasses
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from hmt.errors import UserError
+from hmt.evaluation.records import numbered_lines
 from hmt.metrics.instance import UNITS, Instance, count_units
-from hmt.metrics.latency import (
-    checked_reads,
-)
-from hmt.streaming.record import (
-    is_int,
-    is_list,
-    is_number,
-    is_string,
-    json_object,
-    numbered_lines,
-    shortened,
-)
+from hmt.metrics.latency import checked_reads
+from hmt.plain import from_plain, json_object, shortened
 
 
-def log_line(row: Instance) -> str:
-    """A row with the keys, order and spelling of SimulEval 1.1.4, without its newline.
+def log_line(instance: Instance) -> str:
+    """One sentence with the keys, order and spelling of SimulEval 1.1.4, without its newline.
 
     `elapsed` is there only if it was measured: a zero would read as "written before the source".
     """
-    prediction = row.prediction
-    if row.unit == "word":
+    prediction = instance.prediction
+    if instance.unit == "word":
         prediction = " ".join(prediction.split())
+    reference = instance.reference
     values: dict[str, Any] = {
-        "index": row.index,
+        "index": instance.index,
         "prediction": prediction,
-        "delays": row.delays,
-        "elapsed": row.elapsed,
-        "prediction_length": len(row.delays),
+        "delays": instance.delays,
+        "elapsed": instance.elapsed,
+        "prediction_length": len(instance.delays),
         # SimulEval keeps the newline of the reference file
-        "reference": None if row.reference is None else row.reference.rstrip("\n") + "\n",
-        "source": " ".join((row.source or "").split()),
-        "source_length": row.source_length,
+        "reference": None if reference is None else reference.rstrip("\n") + "\n",
+        "source": " ".join((instance.source or "").split()),
+        "source_length": instance.source_length,
     }
-    if row.elapsed is None:
+    if instance.elapsed is None:
         del values["elapsed"]
     return json.dumps(values)
 
 
-def write_log(path: str | Path, rows: Iterable[Instance]) -> None:
+def write_log(path: str | Path, instances: Iterable[Instance]) -> None:
     """Write `instances.log`."""
     with Path(path).open("w", encoding="utf-8") as file:
-        file.writelines(log_line(row) + "\n" for row in rows)
+        file.writelines(log_line(instance) + "\n" for instance in instances)
 
 
 def write_simuleval_config(directory: str | Path) -> None:
@@ -68,108 +62,111 @@ def read_log(path: str | Path, *, unit: str | None = None, clip: bool = False) -
     """
     if unit is not None and unit not in UNITS:
         raise UserError(f"the unit is {unit!r}; it must be one of {', '.join(UNITS)}.")
-    rows: list[tuple[str, Instance]] = []
+    instances: list[tuple[str, Instance]] = []
     seen: dict[int, str] = {}
     for place, line in numbered_lines(path):
         try:
-            row = parse_row(json_object(line), len(rows), clip=clip)
-            if row.index in seen:
-                raise UserError(f"index {row.index} was already used in {seen[row.index]}.")
+            instance = parse_instance(json_object(line), len(instances), clip=clip)
+            if instance.index in seen:
+                raise UserError(
+                    f"index {instance.index} was already used in {seen[instance.index]}."
+                )
         except UserError as error:
             raise UserError(f"{place}: {error}") from None
-        seen[row.index] = place
-        rows.append((place, row))
-    if not rows:
+        seen[instance.index] = place
+        instances.append((place, instance))
+    if not instances:
         raise UserError(f"{path} holds no sentence.")
-    with_reference = sum(row.reference is not None for _, row in rows)
-    if 0 < with_reference < len(rows):
-        place = next(place for place, row in rows if row.reference is None)
-        raise UserError(f"{place}: 'reference' is missing here but present on other lines.")
-    chosen = _unit(rows, [unit] if unit else UNITS)
-    return [Instance(**{**vars(row), "unit": chosen}) for _, row in rows]
+    without = [place for place, instance in instances if instance.reference is None]
+    if 0 < len(without) < len(instances):
+        raise UserError(f'{without[0]}: "reference" is missing here but present on other lines.')
+    chosen = _unit(instances, [unit] if unit else UNITS)
+    return [dataclasses.replace(instance, unit=chosen) for _, instance in instances]
 
 
-def parse_row(values: dict[str, Any], position: int, *, clip: bool = False) -> Instance:
-    """One line of a log as a row; `position` stands in for a missing index."""
-    for name in ("prediction", "delays"):
-        if name not in values:
-            raise UserError(f"the key {name!r} is missing.")
-    if not is_string(values["prediction"]):
-        raise UserError(f"'prediction' is {shortened(values['prediction'])}; it must be text.")
-    source, reference = values.get("source"), values.get("reference")
-    if isinstance(source, list):
-        raise UserError("'source' is a list, as in logs of speech; only text logs can be scored.")
-    for name, value in (("source", source), ("reference", reference)):
-        if value is not None and not is_string(value):
-            raise UserError(f"{name!r} is {shortened(value)}; it must be text or null.")
-    index = values.get("index", position)
-    if not is_int(index):
-        raise UserError(f"'index' is {shortened(index)}; it must be a whole number.")
-    length = values.get("source_length")
+@dataclass(frozen=True)
+class LogLine:
+    """What is read of a line; tools add keys of their own, which are ignored."""
+
+    prediction: str
+    delays: list[float]  # some tools write 3.0
+    index: int | None = None
+    source: str | None = None
+    source_length: float | None = None
+    reference: str | None = None
+    elapsed: list[float] | None = None
+
+
+def parse_instance(values: dict[str, Any], position: int, *, clip: bool = False) -> Instance:
+    """The sentence of one line of a log; `position` stands in for a missing index."""
+    if isinstance(values.get("source"), list):
+        raise UserError('"source" is a list, as in logs of speech; only text logs can be scored.')
+    known = [field.name for field in dataclasses.fields(LogLine)]
+    line = from_plain(LogLine, {key: values[key] for key in known if key in values})
+    length = line.source_length
     if length is None:
-        if source is None:
-            raise UserError("'source_length' and 'source' are both missing; one is needed.")
-        length = len(source.split())
-    delays = checked_reads(
-        _whole(values["delays"], "delays"), _whole([length], "source_length")[0], clip=clip
-    )
+        if line.source is None:
+            raise UserError('"source_length" and "source" are both missing; one is needed.')
+        length = len(line.source.split())
+    (source_length,) = _whole([length], "source_length")
+    delays = checked_reads(_whole(line.delays, "delays"), source_length, clip=clip)
     return Instance(
-        index=index,
-        prediction=values["prediction"],
+        index=position if line.index is None else line.index,
+        prediction=line.prediction,
         delays=delays,
-        source_length=int(length),
-        source=source,
-        reference=None if reference is None else reference.rstrip("\r\n"),
-        elapsed=_elapsed(values.get("elapsed"), delays),
+        source_length=source_length,
+        source=line.source,
+        reference=None if line.reference is None else line.reference.rstrip("\r\n"),
+        elapsed=_elapsed(line.elapsed, delays),
     )
 
 
-def _whole(values: Any, name: str) -> list[int]:
-    """Numbers of words, which some tools write as 3.0."""
-    if not is_list(is_number)(values) or any(v != int(v) or v < 0 for v in values):
+def _whole(values: Sequence[float], name: str) -> list[int]:
+    """Numbers of words."""
+    if any(value != int(value) or value < 0 for value in values):
         shown = shortened(values[0] if name == "source_length" else values)
         raise UserError(
-            f"{name!r} is {shown}; it must count source words in whole numbers "
+            f'"{name}" is {shown}; it must count source words in whole numbers '
             "(logs of speech, in milliseconds, cannot be scored)."
         )
     return [int(value) for value in values]
 
 
-def _elapsed(values: Any, delays: Sequence[int]) -> list[float] | None:
-    """Real computation-aware delays; absent, empty or all zero means that no clock ran."""
+def _elapsed(values: Sequence[float] | None, delays: Sequence[int]) -> list[float] | None:
+    """Computation-aware delays; absent, empty or all zero means that no clock ran."""
     if not values:
         return None
-    if not is_list(is_number)(values) or len(values) != len(delays):
+    if len(values) != len(delays):
         raise UserError(
-            f"'elapsed' is {shortened(values)}; it must hold one number for each of the "
+            f'"elapsed" is {shortened(values)}; it must hold one number for each of the '
             f"{len(delays)} delays."
         )
     if not any(values):
         return None
     if early := [i for i, (e, d) in enumerate(zip(values, delays, strict=True)) if e < d]:
         raise UserError(
-            f"'elapsed' number {early[0] + 1} is {values[early[0]]}, before its delay of "
-            f"{delays[early[0]]} words; correct it or drop the key 'elapsed'."
+            f'"elapsed" number {early[0] + 1} is {values[early[0]]}, before its delay of '
+            f'{delays[early[0]]} words; correct it or drop the key "elapsed".'
         )
-    return [float(value) for value in values]
+    return list(values)
 
 
-def _unit(rows: Sequence[tuple[str, Instance]], candidates: Sequence[str]) -> str:
+def _unit(instances: Sequence[tuple[str, Instance]], candidates: Sequence[str]) -> str:
     """The first unit in which every prediction is as long as its list of delays."""
     misfits = []
     for unit in candidates:
-        for place, row in rows:
-            if count_units(row.prediction, unit) != len(row.delays):
-                misfits.append((place, row, unit))
+        for place, instance in instances:
+            if count_units(instance.prediction, unit) != len(instance.delays):
+                misfits.append((place, instance))
                 break
         else:
             return unit
-    place, row, _ = misfits[0]
+    place, instance = misfits[0]
     names = {"word": "words", "space": "words between plain spaces", "char": "characters"}
     counts = " or ".join(
-        f"{count_units(row.prediction, unit)} {names[unit]}" for unit in candidates
+        f"{count_units(instance.prediction, unit)} {names[unit]}" for unit in candidates
     )
     raise UserError(
-        f"{place}: there are {len(row.delays)} delays for a prediction of {counts}; "
+        f"{place}: there are {len(instance.delays)} delays for a prediction of {counts}; "
         "there must be one delay for each."
     )

@@ -1,10 +1,10 @@
 """Files of records, one JSON object per line."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from hmt.errors import UserError
-from hmt.streaming.record import Record, numbered_lines
+from hmt.streaming.record import Record
 
 
 def read_records(path: str | Path) -> list[Record]:
@@ -22,3 +22,17 @@ def write_records(path: str | Path, records: Iterable[Record]) -> None:
     """Write records, one JSON object per line."""
     with Path(path).open("w", encoding="utf-8") as file:
         file.writelines(record.to_json() + "\n" for record in records)
+
+
+def numbered_lines(path: str | Path) -> Iterator[tuple[str, str]]:
+    """The non-empty lines of a JSON-lines file, each with its place, as in "file, line 3"."""
+    try:
+        text = Path(path).read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}.") from None
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path} is not UTF-8 text: {error.reason}.") from None
+    # Only newlines end a line: JSON text may hold U+2028, at which splitlines() would cut.
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.strip():
+            yield f"{path}, line {number}", line

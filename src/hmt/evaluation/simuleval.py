@@ -173,13 +173,16 @@ def _agent_class() -> type:
         """Any model directory, for `simuleval --agent-class`."""
 
         def __init__(self, args: Namespace) -> None:
-            self.model = load(Path(args.model))
+            self.model = load(Path(args.model), trust=args.trust)
             self.knobs = knobs_of(self.model, args)
             super().__init__(args)
 
         @staticmethod
         def add_args(parser: ArgumentParser) -> None:
             parser.add_argument("--model", required=True, help="a model directory of hmt")
+            parser.add_argument(
+                "--trust", action="store_true", help="allow a model with code of its own"
+            )
             add_knobs(parser)
 
         def build_states(self) -> Any:

@@ -11,10 +11,11 @@ from hmt.errors import UserError
 from hmt.evaluation.evaluate import folder_name, note_clock
 from hmt.evaluation.logs import read_log
 from hmt.evaluation.points import add_point, read_points
-from hmt.evaluation.records import read_records
+from hmt.evaluation.records import numbered_lines, read_records
 from hmt.metrics.instance import Instance
 from hmt.metrics.scores import STANDARD, Point, Scoring, score
-from hmt.streaming.record import Record, json_object, numbered_lines
+from hmt.plain import json_object
+from hmt.streaming.record import Record
 
 FILES = ("records.jsonl", "instances.log")
 

@@ -119,7 +119,7 @@ def aligned(systems: Sequence[Translations]) -> list[list[Any]]:
 def _test(sentences: Sentences, resamples: int, seed: int) -> dict[str, Any]:
     return {
         "test": "two-sided paired bootstrap over sentences, second minus first",
-        "sentences": len(sentences.rows),
+        "sentences": len(sentences.instances),
         "level": LEVEL,
         "resamples": resamples,
         "seed": seed,

@@ -43,7 +43,7 @@ def metric_definitions() -> dict[str, str]:
 
 
 def latency_conventions(
-    rows: Sequence[Instance], *, tokens: bool, timed: bool, seconds_per_word: float | None
+    instances: Sequence[Instance], *, tokens: bool, timed: bool, seconds_per_word: float | None
 ) -> dict[str, Convention]:
     """How the latency numbers of each convention are computed."""
     shared: Convention = {
@@ -59,7 +59,7 @@ def latency_conventions(
             "target_length": "written tokens for every metric, so LAAL equals AL",
             **shared,
         }
-    found["word"] = _word(rows) | shared
+    found["word"] = _word(instances) | shared
     if not tokens:
         found["word"]["delay"] = "source words read, as the log gives them"
     if timed:
@@ -67,12 +67,12 @@ def latency_conventions(
     return found
 
 
-def _word(rows: Sequence[Instance]) -> Convention:
-    with_reference = any(row.reference_length for row in rows)
+def _word(instances: Sequence[Instance]) -> Convention:
+    with_reference = any(instance.reference_length for instance in instances)
     reference = "reference (written, where the reference is empty)" if with_reference else "written"
     longer = "longer of written and reference" if with_reference else "written"
     return {
-        "unit": UNIT_NAMES[rows[0].unit],
+        "unit": UNIT_NAMES[instances[0].unit],
         "end_tokens": "not counted",
         "delay": "source words given when the target word was sure to be complete: with its last "
         "piece if that piece can end words only, else with the token after it",

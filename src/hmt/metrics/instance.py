@@ -33,7 +33,7 @@ def count_units(text: str, unit: str) -> int:
 
 @dataclass(frozen=True)
 class Instance:
-    """One sentence of a log. Y units of the prediction."""
+    """One sentence with its delays. Y units of the prediction."""
 
     index: int
     prediction: str

@@ -71,18 +71,20 @@ def _statistic(
     return Statistic(np.array(counts, dtype=np.float64), value)
 
 
-def export_comet(directory: str | Path, rows: Sequence[Instance], model: str = COMET_MODEL) -> str:
+def export_comet(
+    directory: str | Path, instances: Sequence[Instance], model: str = COMET_MODEL
+) -> str:
     """Write comet.src, comet.mt, comet.ref and the same as comet.jsonl; return the command.
 
     COMET itself is not run: its models are large, and its packages have versions of their own.
     """
     examples: list[dict[str, Any]] = []
-    for row in rows:
-        if row.source is None or row.reference is None:
+    for instance in instances:
+        if instance.source is None or instance.reference is None:
             raise UserError(
-                f"sentence {row.index} has no source or no reference; COMET needs both."
+                f"sentence {instance.index} has no source or no reference; COMET needs both."
             )
-        texts = {"src": row.source, "mt": row.prediction, "ref": row.reference}
+        texts = {"src": instance.source, "mt": instance.prediction, "ref": instance.reference}
         # one line each, whatever stands inside
         examples.append({key: " ".join(text.split()) for key, text in texts.items()})
     folder = Path(directory)

@@ -35,19 +35,19 @@ def token_latency(records: Sequence[Record]) -> PerSentence:
     return [_latency(record.index, record.reads, len(record.source_tokens)) for record in records]
 
 
-def word_latency(rows: Sequence[Instance]) -> PerSentence:
+def word_latency(instances: Sequence[Instance]) -> PerSentence:
     """Latency per sentence in words (or the unit of the log), without end tokens (N)."""
     # Means over the timed sentences only would compare with nothing: all are timed, or none.
-    timed = all(row.elapsed is not None or not row.delays for row in rows)
+    timed = all(instance.elapsed is not None or not instance.delays for instance in instances)
     return [
         _latency(
-            row.index,
-            row.delays,
-            row.source_length,
-            row.reference_length,
-            row.elapsed if timed else None,
+            instance.index,
+            instance.delays,
+            instance.source_length,
+            instance.reference_length,
+            instance.elapsed if timed else None,
         )
-        for row in rows
+        for instance in instances
     ]
 
 
@@ -80,19 +80,21 @@ class Sentences:
         if not sentences:
             raise UserError("there is no sentence to score.")
         records = [sentence for sentence in sentences if isinstance(sentence, Record)]
-        self.rows = [
+        self.instances = [
             instance_of(sentence, seconds_per_word) if isinstance(sentence, Record) else sentence
             for sentence in sentences
         ]
         self.seconds_per_word = seconds_per_word
-        self.latency: dict[str, PerSentence] = {"word": word_latency(self.rows)}
+        self.latency: dict[str, PerSentence] = {"word": word_latency(self.instances)}
         if len(records) == len(sentences):
             self.latency["token"] = token_latency(records)
         self.statistics: dict[str, Statistic] = {}
         self.signatures: dict[str, str] = {}
-        references = [row.reference for row in self.rows if row.reference is not None]
-        if len(references) == len(self.rows):
-            predictions = [row.prediction for row in self.rows]
+        references = [
+            instance.reference for instance in self.instances if instance.reference is not None
+        ]
+        if len(references) == len(self.instances):
+            predictions = [instance.prediction for instance in self.instances]
             found, self.signatures = quality(predictions, references, tokenize)
             self.statistics |= {f"quality.{name}": statistic for name, statistic in found.items()}
         elif references:
@@ -128,7 +130,7 @@ def score(
     intervals = {name: interval(found) for name, found in drawn.items()}
     point: Point = {
         "settings": dict(settings or {}),
-        "sentences": len(scored.rows),
+        "sentences": len(scored.instances),
         "quality": _quality_part(values),
         "latency": _latency_part(scored, values),
         "skipped": {name: _skipped(found) for name, found in scored.latency.items()},
@@ -138,7 +140,7 @@ def score(
         "conventions": {
             "quality": quality_conventions(tokenize),
             "latency": latency_conventions(
-                scored.rows,
+                scored.instances,
                 tokens="token" in scored.latency,
                 timed=COMPUTATION_AWARE[0] in _metrics(scored.latency["word"]),
                 seconds_per_word=seconds_per_word,

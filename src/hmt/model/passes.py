@@ -53,7 +53,7 @@ class Packing:
 
 @dataclass(frozen=True)
 class Pass:
-    """All that the layers of the decoder are told about the rows of one pass.
+    """All that the layers of the decoder know about one pass.
 
     In training and forced decoding B counts sentences, in streaming streams.  A *register* is what
     the cross-attention of one layer carries from one pass of a stream to the next (pointers, a

@@ -1,119 +1,179 @@
 """The model directory: config.json, model.safetensors, tokenizer file(s), README.md. No pickle.
 
-Every file is written beside its old version and put in its place in one step, the configuration
-last, so that a directory is usable at any instant.
+This file alone knows what such a directory holds.  Each file is written beside its old version and
+put in its place in one step, the configuration last, so that a directory is usable at any instant.
 """
 
-import dataclasses
 import json
-from collections.abc import Sequence
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save
-
 from hmt.errors import UserError
-from hmt.files import write_atomically
-from hmt.systems import SYSTEMS, build, system_named
+from hmt.files import link, write_atomically
+from hmt.models.weights import count_parameters, fill, read_weights, unshared, write_weights
+from hmt.plain import from_plain, json_object, shortened, to_plain
+from hmt.systems import build, is_foreign, system_named
 from hmt.systems.contract import System
 
 FORMAT = 1
-WEIGHTS, CONFIG = "model.safetensors", "config.json"
-TOKENIZER_FILES = ("tokenizer.json", "source.tokenizer.json", "target.tokenizer.json")
+WEIGHTS, CONFIG, CARD_FILE = "model.safetensors", "config.json", "README.md"
+LANGUAGE = re.compile(r"[a-z]{2,3}(-[A-Za-z0-9]{2,8})*")  # as in BCP 47: de, zh-Hant, pt-BR
+
+CARD = """\
+# {name}
+
+A *{system}* model for simultaneous translation{languages}, made with `hmt`: {parameters:,}
+parameters, {source:,} source and {target:,} target symbols.
+
+- weights: {weights}
+- inference settings unless others are chosen: `{knobs}`
+{notes}
+```
+echo "words to translate" | hmt translate {path}
+```
+"""
 
 
-def describe(system: System, facts: dict[str, Any]) -> dict[str, Any]:
-    """What config.json says of a system; `facts` is how it came about (training, import)."""
-    return {
+@dataclass(frozen=True)
+class ModelConfig:
+    """config.json: with the weights and the tokenizers, all that a model is."""
+
+    format: int
+    system: str  # a name, or package.module:Class
+    config: dict[str, Any]  # the system's Config
+    knobs: dict[str, Any] = field(default_factory=dict)  # inference settings unless others are
+    languages: tuple[str, str] | None = None  # of source and target, if known
+    avoids_loops: bool = False  # never writes a pattern that has just been repeated
+    facts: dict[str, Any] = field(default_factory=dict)  # how it came about
+
+    def __post_init__(self) -> None:
+        check_languages(self.languages)
+
+
+@dataclass(frozen=True)
+class Card:
+    """What README.md says beyond the configuration."""
+
+    path: Path  # of the directory, as the user types it
+    weights: str  # how they came about
+    notes: tuple[str, ...] = ()  # more points of its list
+
+
+def check_languages(languages: tuple[str, str] | None) -> None:
+    """Refuse what no reader of a model would recognise as a language."""
+    for language in languages or ():
+        if not LANGUAGE.fullmatch(language):
+            raise UserError(
+                f'The language "{language}" is not a code such as de or pt-BR: '
+                'give those of source and target, as in ["de", "en"].'
+            )
+
+
+def describe(system: System, name: str = "", **more: Any) -> ModelConfig:
+    """The configuration of a system, by its own or another name; `more` are further fields."""
+    known = {
         "format": FORMAT,
-        "system": system.name,
-        "config": dataclasses.asdict(system.config),
-        "knobs": dataclasses.asdict(system.knobs()),
-        "facts": facts,
+        "system": name or system.name,
+        "config": system.config,
+        "knobs": system.knobs(),
     }
+    return from_plain(ModelConfig, to_plain({**known, **more}))
 
 
-def save_system(
-    directory: Path, system: System, facts: dict[str, Any], dtype: torch.dtype | None = None
+def write_model(
+    directory: Path,
+    system: System,
+    config: ModelConfig,
+    tokenizers: Mapping[str, bytes],
+    card: Card,
+    *,
+    is_half: bool = False,
+    weights: Path | None = None,
 ) -> None:
-    """Write weights (in half precision if asked) and configuration."""
+    """Write a model directory; `tokenizers` are files, by name.
+
+    The weights are the system's, in half precision if asked to; or those of a weights file that
+    holds the same, which is then linked to.
+    """
     directory.mkdir(parents=True, exist_ok=True)
-    tensors = {}
-    for name, tensor in unshared(system).items():
-        tensors[name] = tensor.detach().to("cpu", dtype or tensor.dtype).contiguous()
-    write_atomically(directory / WEIGHTS, save(tensors))
-    text = json.dumps(describe(system, facts), indent=1, ensure_ascii=False) + "\n"
+    # weights of another architecture must at no instant stand beside the old configuration
+    if _architecture(directory) not in (None, (config.system, config.config)):
+        (directory / CONFIG).unlink(missing_ok=True)
+    for name, content in tokenizers.items():
+        write_atomically(directory / name, content)
+    write_atomically(directory / CARD_FILE, _card(system, config, card).encode())
+    if weights is not None:
+        link(directory / WEIGHTS, weights)
+    else:
+        write_weights(directory / WEIGHTS, unshared(system), is_half=is_half)
+    text = json.dumps(to_plain(config), indent=1, ensure_ascii=False) + "\n"
     write_atomically(directory / CONFIG, text.encode())
 
 
-def unshared(system: System) -> dict[str, torch.Tensor]:
-    """State dict in which a tensor that has several names (tied embeddings) appears once."""
-    seen: set[int] = set()
-    kept = {}
-    for name, tensor in system.state_dict(keep_vars=True).items():
-        if id(tensor) not in seen:
-            seen.add(id(tensor))
-            kept[name] = tensor
-    return kept
-
-
-def load_system(directory: Path) -> tuple[System, dict[str, Any]]:
-    """A system in single precision and the content of its config.json."""
-    config = read_config(directory)
-    system = build(config["system"], config["config"])
+def _architecture(directory: Path) -> tuple[str, dict[str, Any]] | None:
+    """What decides the shapes of a directory's weights; None where there is no model."""
     try:
-        tensors = load_file(directory / WEIGHTS)
-    except (OSError, SafetensorError) as error:
-        raise UserError(f"{directory / WEIGHTS} cannot be read as weights: {error}.") from None
-    fill(system, tensors, str(directory))
+        config = read_config(directory)
+    except UserError:
+        return None
+    return config.system, config.config
+
+
+def _card(system: System, config: ModelConfig, card: Card) -> str:
+    dims = system.parts[0].dims
+    trust = "--trust " if is_foreign(config.system) else ""
+    return CARD.format(
+        name=card.path.resolve().name,
+        system=config.system,
+        languages=" from {} to {}".format(*config.languages) if config.languages else "",
+        parameters=count_parameters(system),
+        source=dims.source_vocabulary,
+        target=dims.target_vocabulary,
+        weights=card.weights,
+        knobs=json.dumps(config.knobs),
+        notes="".join(f"- {note}\n" for note in card.notes),
+        path=trust + shlex.quote(str(card.path)),
+    )
+
+
+def load_system(directory: Path, trust: bool = False) -> tuple[System, ModelConfig]:
+    """A system in single precision, and its configuration; `trust` lets it run code of its own."""
+    config = read_config(directory)
+    system = system_of(directory, config, trust)
+    fill(system, read_weights(directory / WEIGHTS), str(directory))
     return system, config
 
 
-def compose_system(name: str, directories: Sequence[Path]) -> System:
+def system_of(directory: Path, config: ModelConfig, trust: bool) -> System:
+    """The system of a directory's configuration, with weights of its own yet to come."""
+    try:
+        return build(config.system, config.config, trust=trust)
+    except UserError as error:
+        raise UserError(f"{directory / CONFIG}: {error}") from None
+
+
+def compose_system(name: str, directories: Sequence[Path], trust: bool = False) -> System:
     """A system made of the models in other directories; it has copies of their weights."""
-    return system_named(name).compose([load_system(directory)[0] for directory in directories])
+    kind = system_named(name, trust)
+    return kind.compose([load_system(directory, trust)[0] for directory in directories])
 
 
-def fill(system: System, tensors: dict[str, torch.Tensor], where: str) -> None:
-    """Give a system all its weights; names or shapes that do not fit are an error."""
-    wanted = unshared(system)
-    missing, extra = wanted.keys() - tensors.keys(), tensors.keys() - wanted.keys()
-    if missing or extra:
-        name = sorted(missing or extra)[0]
-        what = "lacks" if missing else "has an unknown"
-        raise UserError(f"{where}: the weights do not fit the configuration: it {what} {name}.")
-    for name, tensor in tensors.items():
-        if tensor.shape != wanted[name].shape:
-            raise UserError(
-                f"{where}: the weights do not fit the configuration: {name} is "
-                f"{tuple(tensor.shape)}, not {tuple(wanted[name].shape)}."
-            )
-    with torch.no_grad():
-        for name, tensor in tensors.items():
-            wanted[name].copy_(tensor)
-
-
-def read_config(directory: Path) -> dict[str, Any]:
-    """config.json, checked as far as needed to build from it."""
+def read_config(directory: Path) -> ModelConfig:
+    """The configuration of a model directory."""
     path = directory / CONFIG
     if not path.is_file():
         raise UserError(f"{directory} is not a model directory: it has no {CONFIG}.")
     try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-        system, version = config["system"], config["format"]
-        config["config"].keys(), config.get("knobs", {}).keys()
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UserError(f"{path} is damaged or not of this program ({error!r}).") from None
-    if version != FORMAT:
-        raise UserError(f"{path} has format {version}; this version reads format {FORMAT}.")
-    if system not in SYSTEMS:
-        raise UserError(f'{path} names the system "{system}"; known are {", ".join(SYSTEMS)}.')
-    return dict(config)
-
-
-def tokenizer_files(directory: Path) -> dict[str, bytes]:
-    """Tokenizer files of a prepared directory or a model directory, by name."""
-    found = {n: directory / n for n in TOKENIZER_FILES if (directory / n).is_file()}
-    return {name: path.read_bytes() for name, path in found.items()}
+        values = json_object(path.read_text(encoding="utf-8"))
+        if "format" in values and values["format"] != FORMAT:
+            raise UserError(
+                f"this is format {shortened(values['format'])}, but this version of hmt reads "
+                f"format {FORMAT}; load it with the version that wrote it, or a later one."
+            )
+        return from_plain(ModelConfig, values)
+    except (OSError, UnicodeDecodeError, UserError) as error:
+        raise UserError(f"{path}: {error}") from None

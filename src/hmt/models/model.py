@@ -1,4 +1,4 @@
-"""A model: a system with the tokenizers of its two languages, as `hmt.load` gives it."""
+"""A model: a system with the tokenizers of its two languages, as `hmt.load` returns it."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -10,7 +10,7 @@ import torch
 from hmt.errors import UserError
 from hmt.fast.int8 import quantise
 from hmt.fast.prepacked import make_ready
-from hmt.models.directory import load_system
+from hmt.models.directory import ModelConfig, describe, load_system
 from hmt.streaming.engine import Engine
 from hmt.streaming.events import Event
 from hmt.streaming.live import MAX_SENTENCE_TOKENS
@@ -19,9 +19,8 @@ from hmt.streaming.recording import record_of
 from hmt.streaming.session import KEPT_SENTENCES, Session
 from hmt.systems.contract import System
 from hmt.systems.stream import Stream
-from hmt.text.corpus import open_tokenizers
+from hmt.text.language_pair import Tokenizers, open_tokenizers
 from hmt.text.symbols import EOS
-from hmt.text.tokenizer import Tokenizer
 
 PRETRAINED = Path(__file__).parents[1] / "pretrained"
 HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
@@ -33,8 +32,8 @@ class Model:
     def __init__(
         self,
         system: System,
-        tokenizers: tuple[Tokenizer, Tokenizer],
-        config: dict[str, Any],
+        tokenizers: Tokenizers,
+        config: ModelConfig | None = None,
     ) -> None:
         dims = system.parts[0].dims
         sizes = (dims.source_vocabulary, dims.target_vocabulary)
@@ -47,12 +46,12 @@ class Model:
         self.system = system.eval()
         self.tokenizers = tokenizers
         self.source_tokenizer, self.target_tokenizer = tokenizers
-        self.config = config
-        self.knobs()  # settings that do not fit are told now and not at the first sentence
+        self.config = config or describe(system)
+        self.knobs()  # refuses settings that do not fit now, not at the first sentence
 
     def knobs(self, **chosen: Any) -> Any:
         """Inference settings: the model's own, with some chosen anew."""
-        return self.system.knobs(**{**self.config.get("knobs", {}), **chosen})
+        return self.system.knobs(**{**self.config.knobs, **chosen})
 
     def session(
         self,
@@ -78,7 +77,7 @@ class Model:
 
     def engine(self, slots: int = 1) -> Engine:
         """An engine that writes as the model's configuration says."""
-        return Engine(self.system, slots, avoids_loops=self.config.get("avoids_loops") is True)
+        return Engine(self.system, slots, avoids_loops=self.config.avoids_loops)
 
     def translate(self, lines: Sequence[str], batch: int = 64, **knobs: Any) -> list[Record]:
         """Simulate streaming of whole sentences, `batch` at a time; records in order."""
@@ -88,7 +87,7 @@ class Model:
     def translate_each(
         self, lines: Sequence[str], batch: int = 64, **knobs: Any
     ) -> Iterator[tuple[int, Record]]:
-        """The same, each record as soon as it is there."""
+        """As `translate`, each record with its place as soon as it is complete."""
         if isinstance(lines, str):
             raise UserError("One text was given; give a list of sentences, as in [text].")
         if batch < 1:
@@ -101,31 +100,34 @@ class Model:
                     f"{MAX_SENTENCE_TOKENS - 1} can be translated at once: cut it into sentences."
                 )
         settings = self.knobs(**knobs)
-        said = [n for n, source in enumerate(sources) if source]
+        spoken = [n for n, source in enumerate(sources) if source]
         nothing = Stream(slot=0, knobs=settings, memory=None, source=[EOS], source_ended=True)
         for n, source in enumerate(sources):
-            if not source:  # where nothing is said, nothing is written
+            if not source:  # where there is no source, nothing is written
                 yield n, self.record(nothing, lines[n], n)
-        engine = self.engine(max(1, min(batch, len(said))))
-        for found, stream in engine.translate([sources[n] for n in said], settings):
-            yield said[found], self.record(stream, lines[said[found]], said[found])
+        engine = self.engine(max(1, min(batch, len(spoken))))
+        for found, stream in engine.translate([sources[n] for n in spoken], settings):
+            yield spoken[found], self.record(stream, lines[spoken[found]], spoken[found])
 
     def record(self, stream: Stream, source: str, index: int = 0) -> Record:
         """What one stream did, in words and tokens."""
         return record_of(stream, self.tokenizers, source, index)
 
 
-def load(path: str | Path | None = None, device: str = "cpu", int8: bool = False) -> Model:
+def load(
+    path: str | Path | None = None, device: str = "cpu", int8: bool = False, trust: bool = False
+) -> Model:
     """A model: the one that ships, a model directory, or "user/model" on the Hugging Face hub.
 
     `int8` stores linear layers in eight bits: large models become about twice as fast on a CPU.
+    `trust` allows a model whose system is code outside hmt, which runs when it is loaded.
     """
     if int8 and torch.device(device).type != "cpu":
         raise UserError(f"int8 is for the CPU, not for {device}: leave out one of the two.")
     directory = PRETRAINED if path is None else Path(path)
     if path is not None and not directory.exists() and HUB_NAME.fullmatch(str(path)):
         directory = fetch(str(path))
-    system, config = load_system(directory)
+    system, config = load_system(directory, trust)
     system.to(torch.device(device))
     if int8:
         quantise(system.parts)

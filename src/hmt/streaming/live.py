@@ -16,9 +16,9 @@ from hmt.streaming import events
 from hmt.streaming.engine import Engine
 from hmt.streaming.events import Ended, Event, Notice, Written
 from hmt.streaming.record import Record
-from hmt.streaming.recording import Tokenizers
 from hmt.streaming.sentence import OpenSentence, Word
 from hmt.systems.stream import Stream
+from hmt.text.language_pair import Tokenizers
 from hmt.text.sentences import is_end_mark
 from hmt.text.symbols import UNK
 

@@ -1,13 +1,12 @@
 """Records: what one translation did, as one JSON object per line."""
 
 import json
-from collections.abc import Callable, Iterator
-from dataclasses import MISSING, asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 from hmt.errors import UserError
+from hmt.plain import from_plain, json_object
 
 
 @dataclass(frozen=True)
@@ -48,17 +47,8 @@ class Record:
 
     @classmethod
     def from_json(cls, line: str) -> "Record":
-        """Read one line strictly: unknown, missing, mistyped and contradicting fields are told."""
-        values = json_object(line)
-        if unknown := sorted(values.keys() - FIELDS.keys()):
-            raise UserError(f"unknown key {unknown[0]!r}; a record has {', '.join(FIELDS)}.")
-        if missing := [name for name in REQUIRED if name not in values]:
-            raise UserError(f"the key {missing[0]!r} is missing.")
-        for name, value in values.items():
-            fits, kind = FIELDS[name]
-            if not fits(value):
-                raise UserError(f"{name!r} is {shortened(value)}; it must be {kind}.")
-        record = cls(**values)
+        """Read one line; unknown, missing, ill-typed and contradictory fields are refused."""
+        record = from_plain(cls, json_object(line))
         record.check()
         return record
 
@@ -68,15 +58,15 @@ class Record:
         for name in ("reads", "confidences", "moments", "log_probs", "times"):
             count = len(getattr(self, name))
             if count != I and (count or name == "reads"):
-                raise UserError(f"{name!r} has {count} values for {I} target tokens.")
+                raise UserError(f'"{name}" has {count} values for {I} target tokens.')
         if self.arrivals and len(self.arrivals) != J:
-            raise UserError(f"'arrivals' has {len(self.arrivals)} values for {J} source tokens.")
+            raise UserError(f'"arrivals" has {len(self.arrivals)} values for {J} source tokens.')
         for name, length in (("source_word_ends", J), ("target_word_ends", I)):
             ends = getattr(self, name)
             if any(a >= b for a, b in pairwise(ends)) or (
                 ends and not 0 <= ends[0] <= ends[-1] < length
             ):
-                raise UserError(f"{name!r} must rise and stay below the {length} tokens.")
+                raise UserError(f'"{name}" must rise and stay below the {length} tokens.')
         outs, ends = self.target_word_outs, self.target_word_ends
         if outs and not (
             len(outs) == len(ends)
@@ -84,88 +74,16 @@ class Record:
             and outs == sorted(outs)
         ):
             raise UserError(
-                "'target_word_outs' must have one value for each word, not before its end, not "
+                '"target_word_outs" must have one value for each word, not before its end, not '
                 f"falling, and at most {I}."
             )
         words = len(self.prediction.split())
         if len(self.target_word_ends) != words:
             raise UserError(
-                f"'target_word_ends' has {len(self.target_word_ends)} values for the {words} words "
+                f'"target_word_ends" has {len(self.target_word_ends)} values for the {words} words '
                 "of the prediction."
             )
 
 
 def _brief(text: str) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
-
-
-def is_int(value: Any) -> bool:
-    """Whether it is a whole number; JSON's true and false are not."""
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def is_number(value: Any) -> bool:
-    """Whether it is a finite number."""
-    return is_int(value) or (isinstance(value, float) and abs(value) < float("inf"))
-
-
-def is_string(value: Any) -> bool:
-    """Whether it is text."""
-    return isinstance(value, str)
-
-
-def is_list(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    """A test for a list of values that all fit."""
-    return lambda value: isinstance(value, list) and all(map(fits, value))
-
-
-FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "index": (is_int, "a whole number"),
-    "source": (is_string, "text"),
-    "reference": (lambda value: value is None or is_string(value), "text or null"),
-    "prediction": (is_string, "text"),
-    "source_tokens": (is_list(is_string), "a list of texts"),
-    "target_tokens": (is_list(is_string), "a list of texts"),
-    "reads": (is_list(is_int), "a list of whole numbers"),
-    "source_word_ends": (is_list(is_int), "a list of whole numbers"),
-    "target_word_ends": (is_list(is_int), "a list of whole numbers"),
-    "target_word_outs": (is_list(is_int), "a list of whole numbers"),
-    "confidences": (is_list(is_list(is_number)), "a list of lists of numbers"),
-    "moments": (is_list(is_list(is_int)), "a list of lists of whole numbers"),
-    "log_probs": (is_list(is_number), "a list of numbers"),
-    "times": (is_list(is_number), "a list of numbers (seconds)"),
-    "arrivals": (is_list(is_number), "a list of numbers (seconds)"),
-    "settings": (lambda value: isinstance(value, dict), "an object"),
-}
-REQUIRED = [f.name for f in fields(Record) if f.default is MISSING and f.default_factory is MISSING]
-
-
-def shortened(value: Any) -> str:
-    """A value as it may stand in a sentence."""
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 60 else text[:57] + "..."
-
-
-def json_object(line: str) -> dict[str, Any]:
-    """The object that a line holds."""
-    try:
-        values = json.loads(line)
-    except json.JSONDecodeError as error:
-        raise UserError(f"this is not JSON: {error}.") from None
-    if not isinstance(values, dict):
-        raise UserError(f"this is {shortened(values)}, not a JSON object.")
-    return values
-
-
-def numbered_lines(path: str | Path) -> Iterator[tuple[str, str]]:
-    """The lines of a JSON-lines file that hold anything, each after "file, line n"."""
-    try:
-        text = Path(path).read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror}.") from None
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path} is not UTF-8 text: {error.reason}.") from None
-    # Only newlines end a line: JSON text may hold U+2028, at which splitlines() would cut.
-    for number, line in enumerate(text.split("\n"), 1):
-        if line.strip():
-            yield f"{path}, line {number}", line

@@ -6,11 +6,10 @@ from itertools import accumulate
 
 from hmt.streaming.record import Record
 from hmt.systems.stream import Stream
+from hmt.text.language_pair import Tokenizers
 from hmt.text.pieces import word_ends, word_outs
 from hmt.text.symbols import EOS
 from hmt.text.tokenizer import Tokenizer
-
-Tokenizers = tuple[Tokenizer, Tokenizer]  # source, target
 
 
 def record_of(

@@ -8,8 +8,9 @@ from hmt.streaming import events
 from hmt.streaming.borders import Border, find_border
 from hmt.streaming.engine import Engine
 from hmt.streaming.record import Record
-from hmt.streaming.recording import Tokenizers, record_of
+from hmt.streaming.recording import record_of
 from hmt.systems.stream import Stream
+from hmt.text.language_pair import Tokenizers
 from hmt.text.pieces import Detokenizer
 from hmt.text.sentences import SentenceCutter, ends_sentence, has_punctuation
 from hmt.text.symbols import EOS

@@ -13,8 +13,8 @@ from hmt.streaming.events import Ended, Event, Notice, Written
 from hmt.streaming.hypotheses import Hypotheses
 from hmt.streaming.live import Live
 from hmt.streaming.record import Record
-from hmt.streaming.recording import Tokenizers
 from hmt.systems.stream import Stream
+from hmt.text.language_pair import Tokenizers
 
 logger = logging.getLogger("hmt.streaming")
 

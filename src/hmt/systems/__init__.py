@@ -1,4 +1,8 @@
-"""Nine systems on one Transformer; a tenth is one file and one line here."""
+"""The systems on one Transformer; a new one is one file and one line here."""
+
+import sys
+from importlib import import_module
+from pathlib import Path
 
 from hmt.errors import UserError
 from hmt.plain import from_plain
@@ -8,12 +12,14 @@ from hmt.systems.full import Full
 from hmt.systems.gma import GMA
 from hmt.systems.gsimt import GSiMT
 from hmt.systems.hmt import HMT
+from hmt.systems.itst import ITST
 from hmt.systems.mma import MMA
 from hmt.systems.moe_wait_k import MoEWaitK
 from hmt.systems.multipath import Multipath
+from hmt.systems.parameters import Configuration
 from hmt.systems.wait_k import WaitK
 
-__all__ = ["SYSTEMS", "build", "from_plain", "system_named"]
+__all__ = ["SYSTEMS", "build", "is_foreign", "system_named"]
 
 TABLE: tuple[type[System], ...] = (
     HMT,
@@ -25,22 +31,64 @@ TABLE: tuple[type[System], ...] = (
     MMA,
     GMA,
     GSiMT,
+    ITST,
 )
 SYSTEMS: dict[str, type[System]] = {system.name: system for system in TABLE}
 
 
-def build(name: str, config: dict[str, object]) -> System:
-    """A system from its name and its configuration as plain data."""
-    kind = system_named(name)
-    made = from_plain(kind.Config, config, "config")
+def build(
+    name: str, config: dict[str, object], where: str = "config", trust: bool = False
+) -> System:
+    """A system from its name and its configuration as plain data; `where` is for messages."""
+    kind = system_named(name, trust)
+    made: Configuration = from_plain(kind.Config, config, where)
     smoothing = getattr(made, "label_smoothing", 0.0)
     if not 0 <= smoothing < 1:
         raise UserError(f"label_smoothing = {smoothing}: give 0 or more, and less than 1.")
     return kind(made)
 
 
-def system_named(name: str) -> type[System]:
-    """The class of a system; an unknown name is the user's mistake."""
+def is_foreign(name: str) -> bool:
+    """Whether a name is package.module:Class, a system of the user's own."""
+    return ":" in name
+
+
+def system_named(name: str, trust: bool = False) -> type[System]:
+    """The class of a system by its name, or by package.module:Class if that is trusted."""
+    if is_foreign(name):
+        if not trust:
+            raise UserError(
+                f'The system "{name}" is code outside hmt, which runs when it is loaded: allow it '
+                "by --trust, or by hmt.load(path, trust=True), if you trust its origin."
+            )
+        return _imported(name)
     if name not in SYSTEMS:
-        raise UserError(f'System "{name}" is unknown; known are {", ".join(SYSTEMS)}.')
+        raise UserError(
+            f'System "{name}" is unknown; known are {", ".join(SYSTEMS)}, and package.module:Class '
+            "for one of your own."
+        )
     return SYSTEMS[name]
+
+
+def _imported(name: str) -> type[System]:
+    module, _, attribute = name.partition(":")
+    # the `hmt` command does not look for modules where the user stands, as `python -m hmt` does
+    if str(Path.cwd()) not in sys.path:
+        sys.path.append(str(Path.cwd()))
+    try:
+        kind = vars(import_module(module))[attribute]
+    except (ImportError, KeyError, ValueError) as error:
+        raise UserError(
+            f'System "{name}" cannot be imported ({error}); write package.module:Class, where the '
+            "package is installed or lies in this folder."
+        ) from None
+    if not (isinstance(kind, type) and issubclass(kind, System)):
+        raise UserError(
+            f'"{name}" is not a system: derive the class from hmt.systems.contract.System.'
+        )
+    for attribute in ("name", "Config", "Knobs"):
+        if not hasattr(kind, attribute):
+            raise UserError(
+                f'The system "{name}" has no {attribute}: give its class that attribute.'
+            )
+    return kind

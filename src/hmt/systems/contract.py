@@ -11,33 +11,19 @@ Whatever a translation in progress needs is in its Stream, and only `decide` cha
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Generic, Protocol
+from typing import ClassVar, Generic
 
 import torch
 from torch import Tensor, nn
-from typing_extensions import TypeVar
 
 from hmt.errors import UserError
-from hmt.model.attention import AnyReport, Report, reports_of
-from hmt.model.dims import Dims
+from hmt.model.attention import Report, ReportT, reports_of
 from hmt.model.rows import Rows, plain_bias
 from hmt.model.transformer import Transformer
 from hmt.plain import from_plain
 from hmt.systems.batch import Batch
-from hmt.systems.stream import KnobsT, MemoryT, Plan, Read, Stream, Write
-
-
-class Configuration(Protocol):
-    """What the configurations of all systems have."""
-
-    @property
-    def dims(self) -> Dims: ...
-
-    @property
-    def label_smoothing(self) -> float: ...
-
-
-ConfigT = TypeVar("ConfigT", bound=Configuration, default=Any)
+from hmt.systems.parameters import ConfigT, KnobsT, MemoryT
+from hmt.systems.stream import Plan, Read, Stream, Write
 
 
 @dataclass(frozen=True)
@@ -72,7 +58,7 @@ class PassOutput:
         ends = torch.tensor(self.counts, device=self.states.device).cumsum(0) - 1
         return self.states[ends]
 
-    def reported(self, kind: type[AnyReport]) -> list[AnyReport]:
+    def reported(self, kind: type[ReportT]) -> list[ReportT]:
         """The layers' reports, which the system knows to be of this kind."""
         return reports_of(kind, self.reports)
 

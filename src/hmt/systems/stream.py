@@ -1,16 +1,10 @@
 """One translation in progress, and the steps that it takes."""
 
 from dataclasses import dataclass, field
-from typing import Any, Generic
-
-from typing_extensions import TypeVar
+from typing import Generic
 
 from hmt.model.rows import Row
-
-# A loaded model is of some system: which one, and so which knobs and memory, its directory decides.
-# A bare `Stream` or `System` is one of any types; the files of the systems name theirs.
-KnobsT = TypeVar("KnobsT", default=Any)
-MemoryT = TypeVar("MemoryT", default=Any)
+from hmt.systems.parameters import KnobsT, MemoryT
 
 
 @dataclass(frozen=True)

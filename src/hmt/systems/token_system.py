@@ -9,15 +9,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from hmt.model.attention import AnyReport, CrossAttention, Report, reports_of
+from hmt.model.attention import CrossAttention, Report, ReportT, reports_of
 from hmt.model.dims import Dims
 from hmt.model.passes import Packing, whole_pass
 from hmt.model.rows import NOBODY, Row, Rows, plain_bias
 from hmt.model.transformer import Transformer
 from hmt.model.vocabulary import gold_log_prob, smoothed
 from hmt.systems.batch import Batch
-from hmt.systems.contract import ConfigT, Loss, System
-from hmt.systems.stream import KnobsT, MemoryT, Plan, Read, Stream
+from hmt.systems.contract import Loss, System
+from hmt.systems.parameters import ConfigT, KnobsT, MemoryT
+from hmt.systems.stream import Plan, Read, Stream
 
 ALL = 2**30  # more source tokens than any sentence has
 
@@ -36,7 +37,7 @@ class TokenPass:
         full = torch.zeros(self.is_real.shape, dtype=values.dtype, device=values.device)
         return full.masked_scatter(self.is_real, values)
 
-    def reported(self, kind: type[AnyReport]) -> list[AnyReport]:
+    def reported(self, kind: type[ReportT]) -> list[ReportT]:
         """The layers' reports, which the system knows to be of this kind."""
         return reports_of(kind, self.reports)
 
@@ -143,8 +144,11 @@ def scheduled(batch: Batch, needed: Callable[[int], int | None]) -> Tensor:
     return moments.minimum(batch.source_length[:, None])
 
 
-def trial_plan(stream: Stream) -> Plan | Read:
-    """The next token's row on all that has been read; it is kept only if it comes to write."""
-    if stream.read == 0:
-        return Read(1)
+def trial_plan(stream: Stream, first: int = 1) -> Plan | Read:
+    """The next token's row on all that has been read, once that is `first` tokens or everything.
+
+    The row is kept only if it comes to write.
+    """
+    if stream.read < first and not stream.source_read:
+        return Read(first)
     return Plan([Row(stream.next_token, stream.read)], drops_unless_written=True)

@@ -5,21 +5,21 @@ and side, `SPLIT.SIDE.tokens` (ids of all sentences, each with its end token) an
 `SPLIT.SIDE.offsets` (where each sentence starts, and the end; N + 1 numbers).
 """
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hmt.errors import UserError
-from hmt.text.tokenizer import Tokenizer
+from hmt.plain import from_plain, json_object, shortened
+from hmt.text.encoder import SplitReport
+from hmt.text.language_pair import SIDES
 
 FORMAT = 1
 DATA_FILE = "data.json"
-SIDES = ("source", "target")
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,13 +66,13 @@ class Corpus:
         """Map the pairs of `split` ("train", "valid" or "test"); nothing is read into memory."""
         directory = Path(directory)
         data = read_data(directory)
-        splits = list(data["report"]["splits"])
+        splits = list(data.report.splits)
         if split not in splits:
             raise UserError(
                 f'{directory} has no split "{split}"; it has {", ".join(splits)}. '
                 "Give its files to hmt prepare."
             )
-        source, target = (Side.open(directory, split, side, data["dtype"]) for side in SIDES)
+        source, target = (Side.open(directory, split, side, data.dtype) for side in SIDES)
         if len(source.lengths) != len(target.lengths):
             raise UserError(
                 f"{directory} holds {len(source.lengths)} sources but {len(target.lengths)} "
@@ -102,51 +102,48 @@ class Corpus:
         return self.sides[1].sentence(n)
 
 
-def open_tokenizers(directory: str | Path) -> tuple[Tokenizer, Tokenizer]:
-    """Source and target tokenizer of a directory; the same object twice if they share one."""
-    directory = Path(directory)
-    joint = directory / "tokenizer.json"
-    if joint.exists():
-        tokenizer = Tokenizer.load(joint)
-        return tokenizer, tokenizer
-    source, target = (directory / f"{side}.tokenizer.json" for side in SIDES)
-    if not source.exists() and not target.exists():
-        raise UserError(
-            f"{directory} holds neither tokenizer.json nor {source.name} and {target.name}; "
-            "give a directory made by hmt prepare, or a model directory."
-        )
-    return Tokenizer.load(source), Tokenizer.load(target)
+@dataclass(frozen=True)
+class Report:
+    """What `hmt prepare` did."""
+
+    source_size: int
+    target_size: int
+    vocabulary_lines: int
+    splits: dict[str, SplitReport]
 
 
-def save_tokenizers(directory: str | Path, tokenizers: tuple[Tokenizer, Tokenizer]) -> None:
-    """Write the tokenizer file or files that `open_tokenizers` reads."""
-    source, target = tokenizers
-    if source is target:
-        source.save(Path(directory) / "tokenizer.json")
-    else:
-        for side, tokenizer in zip(SIDES, tokenizers, strict=True):
-            tokenizer.save(Path(directory) / f"{side}.tokenizer.json")
+@dataclass(frozen=True)
+class PreparedData:
+    """`data.json`: what a prepared directory holds, and all that decided it."""
+
+    format: int
+    settings: dict[str, Any]
+    inputs: dict[str, dict[str, Any]]  # lines and checksum of each file
+    dtype: Literal["uint16", "uint32"]  # of the token files
+    report: Report
+    files: dict[str, list[str]]  # source and target file of each split
+    versions: dict[str, str]
 
 
-def read_data(directory: Path) -> dict[str, Any]:
+def read_data(directory: Path) -> PreparedData:
     """`data.json` of a prepared directory."""
     path = directory / DATA_FILE
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-        if data["format"] != FORMAT:
+        values = json_object(path.read_text(encoding="utf-8"))
+        if values.get("format") != FORMAT:
             raise UserError(
-                f"{path} has format {data['format']} but this version of hmt reads format "
-                f"{FORMAT}; run hmt prepare again."
+                f"it has format {shortened(values.get('format'))}, but this version of hmt reads "
+                f"format {FORMAT}"
             )
-        data["dtype"], data["report"]["splits"]
+        return from_plain(PreparedData, values)
     except (FileNotFoundError, NotADirectoryError):
         raise UserError(
             f"{directory} is not a prepared directory: it has no {DATA_FILE}; make one with "
             "hmt prepare."
         ) from None
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{path} cannot be read ({error}); run hmt prepare again.") from error
-    return dict(data)
+    except (OSError, UnicodeDecodeError, UserError) as error:
+        reason = str(error).rstrip(".")
+        raise UserError(f"{path} cannot be read ({reason}); run hmt prepare again.") from error
 
 
 class SideWriter:

@@ -13,10 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hmt.errors import UserError
+from hmt.text.language_pair import Tokenizers
 from hmt.text.symbols import EOS, UNK
-from hmt.text.tokenizer import Tokenizer
-
-Tokenizers = tuple[Tokenizer, Tokenizer]
 
 
 @dataclass(frozen=True)

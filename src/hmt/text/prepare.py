@@ -4,8 +4,6 @@ import hashlib
 import json
 import os
 import platform
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -14,11 +12,21 @@ from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from hmt.errors import UserError
-from hmt.text.corpus import DATA_FILE, FORMAT, SIDES, Corpus, SideWriter, read_data, save_tokenizers
-from hmt.text.encoder import Block, Encoder, SplitReport, Tokenizers, encode_all
+from hmt.files import drafting
+from hmt.text.corpus import (
+    DATA_FILE,
+    FORMAT,
+    Corpus,
+    PreparedData,
+    Report,
+    SideWriter,
+    read_data,
+)
+from hmt.text.encoder import Block, Encoder, SplitReport, encode_all
+from hmt.text.language_pair import SIDES, Tokenizers, files_of
 from hmt.text.lines import Sample, TextFile, open_lines, scan
 from hmt.text.tokenizer import Tokenizer, train_bpe, train_words
 
@@ -26,6 +34,16 @@ VOCABULARIES = ("joint-bpe", "bpe", "words", "given")
 BLOCK_PAIRS = 10_000
 # Below this the start of the worker processes costs more than they save.
 PARALLEL_PAIRS = 100_000
+# Settings with their least and greatest values. The tokenizer library allocates room for the whole
+# vocabulary at once and aborts the process where memory does not suffice.
+LIMITS = {
+    "size": (8, 1_000_000),
+    "min_count": (1, 10**9),
+    "max_tokens": (1, 100_000),
+    "max_ratio": (1, 1_000_000),
+    "vocabulary_lines": (1, 10**9),
+    "workers": (1, 256),
+}
 
 Files = dict[str, tuple[TextFile, TextFile]]  # split -> source, target
 Progress = Callable[[str, int, int], None]  # stage, done, total
@@ -64,16 +82,6 @@ class Prepare:
         return {name: (Path(s), Path(t)) for name, (s, t) in pairs.items() if s and t}
 
 
-@dataclass(frozen=True)
-class Report:
-    """What `prepare` did; also stored in data.json."""
-
-    source_size: int
-    target_size: int
-    vocabulary_lines: int
-    splits: dict[str, SplitReport]
-
-
 def prepare(settings: Prepare, progress: Progress = lambda stage, done, total: None) -> Report:
     """Make the prepared directory `settings.output`, or find it made with the same settings."""
     _check(settings)
@@ -102,23 +110,14 @@ def _make(
     output: Path,
     progress: Progress,
 ) -> Report:
-    """Fill a directory beside `output` and give it that name once it is complete."""
-    making = None
+    """Fill a directory beside `output`, which takes its place once it is complete."""
     try:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        making = Path(tempfile.mkdtemp(prefix=f".{output.name}.", dir=output.parent))
-        report = _write(settings, files, request, making, progress)
-        making.chmod(0o777 & ~_umask())
-        making.rename(output)
-    except BaseException as error:
-        if making is not None:
-            shutil.rmtree(making, ignore_errors=True)
-        if isinstance(error, OSError):
-            raise UserError(
-                f"{output} cannot be made ({error}); nothing that was there has changed."
-            ) from error
-        raise
-    return report
+        with drafting(output, last=DATA_FILE) as draft:
+            return _write(settings, files, request, draft, progress)
+    except OSError as error:
+        raise UserError(
+            f"{output} cannot be made ({error}); nothing that was there has changed."
+        ) from error
 
 
 def _check(settings: Prepare) -> None:
@@ -140,9 +139,11 @@ def _check(settings: Prepare) -> None:
             "Lower-casing and tokenised text are properties of the given tokenizer file; "
             "leave these options out."
         )
-    for name in ("size", "min_count", "max_tokens", "max_ratio", "vocabulary_lines", "workers"):
-        if not getattr(settings, name) >= 1:
-            raise UserError(f"{name} is {getattr(settings, name)}; give 1 or more.")
+    for name, (least, most) in LIMITS.items():
+        if not least <= getattr(settings, name) <= most:
+            raise UserError(
+                f"{name} is {getattr(settings, name)}; it must be from {least:,} to {most:,}."
+            )
 
 
 def _request(settings: Prepare, files: Files) -> dict[str, Any]:
@@ -172,13 +173,11 @@ def _earlier_report(output: Path, request: dict[str, Any]) -> Report | None:
         return None
     try:
         data = read_data(output)
-        if all(data[name] == value for name, value in request.items()):
-            report = dict(data["report"])
-            splits = {name: SplitReport(**counts) for name, counts in report.pop("splits").items()}
-            for split in splits:
+        if all(getattr(data, name) == value for name, value in request.items()):
+            for split in data.report.splits:
                 Corpus.open(output, split)
-            return Report(**report, splits=splits)
-    except (UserError, KeyError, TypeError):
+            return data.report
+    except UserError:
         pass
     raise UserError(
         f"{output} already holds something else (other files, other settings, other text, or "
@@ -194,9 +193,12 @@ def _write(
     progress: Progress,
 ) -> Report:
     tokenizers, lines = _make_tokenizers(settings, files["train"], progress)
-    save_tokenizers(directory, tokenizers)
+    for name, content in files_of(tokenizers).items():
+        (directory / name).write_bytes(content)
     source_size, target_size = (tokenizer.size for tokenizer in tokenizers)
-    dtype = "uint16" if max(source_size, target_size) < 1 << 16 else "uint32"
+    dtype: Literal["uint16", "uint32"] = (
+        "uint16" if max(source_size, target_size) < 1 << 16 else "uint32"
+    )
     splits: dict[str, SplitReport] = {}
     for split, pair in files.items():
         splits[split] = _write_split(settings, split, pair, tokenizers, directory, dtype, progress)
@@ -207,18 +209,18 @@ def _write(
                 f"{splits[split].ratio} too unequal; raise the limits or check the files."
             )
     report = Report(source_size, target_size, lines, splits)
-    data = {
-        "format": FORMAT,
+    data = PreparedData(
+        format=FORMAT,
         **request,
-        "dtype": dtype,
-        "report": asdict(report),
-        "files": {split: [str(file.path) for file in pair] for split, pair in files.items()},
-        "versions": {
+        dtype=dtype,
+        report=report,
+        files={split: [str(file.path) for file in pair] for split, pair in files.items()},
+        versions={
             "python": platform.python_version(),
             **{name: _version(name) for name in ("hmt", "tokenizers", "numpy")},
         },
-    }
-    text = json.dumps(data, indent=2, ensure_ascii=False) + "\n"
+    )
+    text = json.dumps(asdict(data), indent=2, ensure_ascii=False) + "\n"
     (directory / DATA_FILE).write_text(text, encoding="utf-8")
     return report
 
@@ -307,10 +309,3 @@ def _version(package: str) -> str:
         return version(package)
     except PackageNotFoundError:
         return "unknown"
-
-
-def _umask() -> int:
-    # There is no way to ask without setting.
-    mask = os.umask(0o022)
-    os.umask(mask)
-    return mask

@@ -1,4 +1,4 @@
-"""What a run leaves on disk: a state to resume from, snapshots to average, a lock.
+"""What a run is resumed from: its state on disk, and the lock that keeps a second run out.
 
 Every file is written beside its place, forced to disk and renamed, so that at any instant there
 is either the old one or the new one.  Nothing is read by executing a pickle.
@@ -6,9 +6,8 @@ is either the old one or the new one.  Nothing is read by executing a pickle.
 
 import fcntl
 import os
-import shutil
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -17,8 +16,8 @@ from typing import Any
 import torch
 
 from hmt.errors import UserError
-from hmt.files import replacing, write_atomically
-from hmt.models.weights import Tensors, all_snapshots, step_of
+from hmt.files import replacing
+from hmt.models.weights import Tensors
 
 FORMAT = 1
 
@@ -40,21 +39,6 @@ class Position:
     @property
     def stage_step(self) -> int:
         return self.step - self.stage_start
-
-
-def write_bytes(path: Path, content: bytes) -> None:
-    """Write a small file, all or nothing, unless it is so already."""
-    if not (path.is_file() and path.read_bytes() == content):
-        write_atomically(path, content)
-
-
-def link(path: Path, existing: Path) -> None:
-    """Let `path` be the same file as `existing`; a copy where the file system has no links."""
-    with replacing(path) as temporary:
-        try:
-            temporary.hardlink_to(existing)
-        except OSError:
-            shutil.copyfile(existing, temporary)
 
 
 @contextmanager
@@ -117,22 +101,3 @@ def load_state(path: Path) -> dict[str, Any]:
             f"copy, or remove it to begin anew (weights of earlier steps are in {snapshots})."
         ) from error
     return dict(content)
-
-
-def snapshot_path(directory: Path, position: Position) -> Path:
-    """Where the snapshot of this position belongs."""
-    name = f"stage{position.stage + 1}-step{position.step:09d}.safetensors"
-    return directory / "snapshots" / name
-
-
-def forget_snapshots(directory: Path, unwanted: Callable[[int], bool]) -> None:
-    """Delete the snapshots at unwanted steps."""
-    for path in all_snapshots(directory):
-        if unwanted(step_of(path)):
-            path.unlink()
-
-
-def rotate(directory: Path, keep: int) -> None:
-    """Delete all but the last `keep` snapshots, whatever stage they are of."""
-    for path in all_snapshots(directory)[:-keep]:
-        path.unlink()

@@ -1,4 +1,4 @@
-"""The prepared data of a run, and what tells it from other data."""
+"""The prepared data of a run, and how it is told apart from other data."""
 
 import hashlib
 from dataclasses import dataclass
@@ -7,9 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from hmt.errors import UserError
-from hmt.models.directory import tokenizer_files
-from hmt.text.corpus import Corpus, open_tokenizers
-from hmt.text.tokenizer import Tokenizer
+from hmt.text.corpus import Corpus
+from hmt.text.language_pair import Tokenizers, open_tokenizers, tokenizer_files
 from hmt.training.recipe import Recipe
 
 
@@ -19,7 +18,7 @@ class RunData:
 
     train: Corpus
     valid: Corpus | None  # only if the recipe validates
-    tokenizers: tuple[Tokenizer, Tokenizer]
+    tokenizers: Tokenizers
     files: dict[str, bytes]  # the tokenizer files as they are
     fingerprint: str
 

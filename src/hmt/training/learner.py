@@ -14,7 +14,7 @@ from torch import Tensor
 
 from hmt.errors import UserError
 from hmt.models.directory import compose_system
-from hmt.systems import build
+from hmt.systems import build, is_foreign
 from hmt.systems.contract import System
 from hmt.training.batches import (
     BatchStream,
@@ -41,7 +41,7 @@ class Update:
     tokens: int
     gradient_norm: float
     learning_rate: float
-    must_stop: bool  # some process was told to leave
+    must_stop: bool  # some process has received a signal to leave
 
 
 def build_system(model: Model, data: RunData) -> System:
@@ -65,17 +65,21 @@ def build_system(model: Model, data: RunData) -> System:
             "model.config.dims.share_embeddings = true, but the data has a vocabulary for each "
             "side: leave it out of the recipe, or prepare with a joint vocabulary."
         )
-    system = build(model.system, {**model.config, "dims": dims})
+    # a recipe is the user's own: the code that it names is meant to run
+    system = build(model.system, {**model.config, "dims": dims}, "model.config", trust=True)
     system.knobs(**model.knobs)  # a wrong setting should not wait for the end of training
     return system
 
 
 def composed(model: Model, data: RunData) -> System:
-    """The recipe's system made of trained ones, which must share the data's vocabulary."""
+    """The recipe's system made of trained ones, which must share the data's vocabulary.
+
+    Models with code of their own are loaded where the recipe itself brings code.
+    """
     folders = [Path(name) for name in model.models]
     for folder in folders:
         check_vocabulary(folder, data.files)
-    return compose_system(model.system, folders)
+    return compose_system(model.system, folders, trust=is_foreign(model.system))
 
 
 def compile_layers(system: System) -> None:

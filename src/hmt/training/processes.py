@@ -40,7 +40,7 @@ class Group:
                 dist.all_reduce(bucket)
 
     def first_says(self, value: Any) -> Any:
-        """What the first process gives here, on all of them."""
+        """The first process's value, on all of them."""
         if self.world == 1:
             return value
         box = [value]

@@ -1,7 +1,5 @@
 """The model directory that a run keeps usable from its first save on."""
 
-import dataclasses
-import json
 import subprocess
 import sys
 from functools import cache
@@ -9,29 +7,11 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from hmt.models.directory import CONFIG, WEIGHTS, describe, unshared
-from hmt.models.weights import Tensors, write_weights
+from hmt.models.directory import Card, describe, write_model
 from hmt.systems.contract import System
-from hmt.training import checkpoint
-from hmt.training.recipe import Recipe
+from hmt.training.recipe import Model, Recipe
 
 PACKAGES = ("hmt", "torch", "numpy", "tokenizers", "safetensors")
-
-CARD = """\
-# {name}
-
-A model of the system *{system}* for simultaneous translation, made with `hmt`: {parameters:,}
-parameters, {source:,} source and {target:,} target symbols.
-
-- weights: {weights}
-- training data: `{data}`, seed {seed}
-- recipe, versions of all packages and source commit: `training/recipe.json`; log: `log.jsonl`
-- inference settings unless others are chosen: `{knobs}`
-
-```
-echo "words to translate" | hmt translate {name}
-```
-"""
 
 
 def provenance(recipe: Recipe) -> dict[str, Any]:
@@ -48,68 +28,46 @@ def publish(
     directory: Path,
     system: System,
     recipe: Recipe,
-    files: dict[str, bytes],
+    model: Model,
+    tokenizers: dict[str, bytes],
     steps: list[int],
-    weights: Path | Tensors,
+    weights: Path | None,
 ) -> None:
-    """Write config.json, weights, tokenizers and model card; `weights` may be a file to link."""
-    models = recipe.stages[-1].model.models
-    kind = "composed" if models else "average" if len(steps) > 1 else "latest"
+    """Write the model as a stage's `model` section has it; `weights` may be a file to link to."""
+    composed = [Path(name).name for name in model.models]
+    kind = "composed" if composed else "average" if len(steps) > 1 else "latest"
     facts = {"weights": kind, "steps": steps, "seed": recipe.seed, "commit": _commit()}
-    if models:
-        facts["models"] = models
-    config = describe(system, facts)
-    config["knobs"] = dataclasses.asdict(system.knobs(**_stage_knobs(recipe, system)))
-    config = json.loads(json.dumps(config))
-    # weights of another architecture must at no instant stand beside this configuration
-    if _architecture(directory / CONFIG) != (config["system"], config["config"]):
-        (directory / WEIGHTS).unlink(missing_ok=True)
-    for name, content in files.items():
-        checkpoint.write_bytes(directory / name, content)
-    checkpoint.write_bytes(
-        directory / "README.md", _card(directory, system, recipe, config).encode()
+    if composed:
+        facts["models"] = composed
+    config = describe(
+        system,
+        model.system,
+        knobs=system.knobs(**_knobs(recipe, model.system)),
+        languages=model.languages,
+        avoids_loops=model.avoids_loops,
+        facts=facts,
     )
-    text = json.dumps(config, indent=1, ensure_ascii=False) + "\n"
-    checkpoint.write_bytes(directory / CONFIG, text.encode())
-    if isinstance(weights, Path):
-        checkpoint.link(directory / WEIGHTS, weights)
-    else:
-        told = {"weights": kind, "steps": ",".join(map(str, steps))}
-        write_weights(directory / WEIGHTS, weights, told)
+    notes = (
+        f"training data: `{recipe.data.directory}`, seed {recipe.seed}",
+        "recipe, versions of all packages and source commit: `training/recipe.json`; log: "
+        "`log.jsonl`",
+    )
+    card = Card(Path(recipe.output), _origin(steps, composed), notes)
+    write_model(directory, system, config, tokenizers, card, weights=weights)
 
 
-def _stage_knobs(recipe: Recipe, system: System) -> dict[str, Any]:
-    """Settings chosen by the last stage of this system."""
-    return [s.model.knobs for s in recipe.stages if s.model.system == system.name][-1]
+def _knobs(recipe: Recipe, system: str) -> dict[str, Any]:
+    """Inference settings chosen by the last stage of this system."""
+    return [stage.model.knobs for stage in recipe.stages if stage.model.system == system][-1]
 
 
-def _architecture(path: Path) -> tuple[Any, Any]:
-    try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-        return config["system"], config["config"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return None, None
-
-
-def _card(directory: Path, system: System, recipe: Recipe, config: dict[str, Any]) -> str:
-    steps = config["facts"]["steps"]
+def _origin(steps: list[int], composed: list[str]) -> str:
+    """How the weights came about."""
+    if composed:
+        return "those of " + ", ".join(f"`{name}`" for name in composed)
     shown = ", ".join(f"{step:,}" for step in steps)
-    weights = f"after {shown} updates"
-    if len(steps) > 1:
-        weights = f"average of the snapshots at the updates {shown}"
-    if models := config["facts"].get("models"):
-        weights = "those of " + ", ".join(f"`{model}`" for model in models)
-    return CARD.format(
-        name=directory.name,
-        system=system.name,
-        parameters=sum(t.numel() for t in unshared(system).values()),
-        source=config["config"]["dims"]["source_vocabulary"],
-        target=config["config"]["dims"]["target_vocabulary"],
-        weights=weights,
-        data=recipe.data.directory,
-        seed=recipe.seed,
-        knobs=json.dumps(config["knobs"]),
-    )
+    many = len(steps) > 1
+    return f"average of the snapshots at the updates {shown}" if many else f"after {shown} updates"
 
 
 def _version(package: str) -> str:
@@ -127,7 +85,7 @@ def _commit() -> str | None:
     tracked = _git(here.parent, "ls-files", "--error-unmatch", here.name)
     return (
         _git(here.parent, "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
-        if (tracked)
+        if tracked
         else None
     )
 

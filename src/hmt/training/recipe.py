@@ -7,23 +7,20 @@ A recipe has one stage, or several `[[stage]]` tables.  Each stage is the recipe
 import json
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any
 
 from hmt.errors import UserError
+from hmt.models.directory import check_languages
+from hmt.plain import from_plain, to_plain
 
 Table = dict[str, Any]
-Section = TypeVar("Section")
 PRECISIONS = ("fp32", "bf16", "fp16")
-KINDS = {
-    int: "a whole number",
-    float: "a number",
-    bool: "true or false",
-    str: "a string",
-    dict: "a table",
-    list: "a list",
-}
+# What to do about a key that is missing, see `from_plain`.
+MISSING = "add it to the recipe, or give it with --set {key}=..."
+# Settings of [model] that a stage with another system keeps.
+OF_THE_MODEL = ("languages", "avoids_loops")
 
 
 @dataclass(frozen=True)
@@ -40,16 +37,17 @@ class Model:
     A system that is composed of trained ones names their directories instead of a Config.
     """
 
-    system: str
-    config: dict[str, Any] = field(default_factory=dict)
-    knobs: dict[str, Any] = field(default_factory=dict)
+    system: str  # a name, or package.module:Class for a system of one's own
+    config: Table = field(default_factory=dict)
+    knobs: Table = field(default_factory=dict)
     models: list[str] = field(default_factory=list)
+    languages: tuple[str, str] | None = None  # of source and target, as in ["de", "en"]
+    avoids_loops: bool = False  # never write a pattern that has just been repeated
 
     def __post_init__(self) -> None:
-        if not all(isinstance(name, str) for name in self.models):
-            raise UserError(f"model.models = {self.models} must be a list of model directories.")
         if self.models and self.config:
             raise UserError("model.models bring their own configuration: leave out model.config.")
+        check_languages(self.languages)
 
 
 @dataclass(frozen=True)
@@ -130,10 +128,8 @@ class Recipe:
 
     def as_dict(self) -> Table:
         """In the shape of a recipe file, so that it can be read again."""
-        stages = [asdict(stage) for stage in self.stages]
-        head = {"output": self.output, "seed": self.seed, "data": asdict(self.data)}
-        # through JSON, so that a recipe compares equal to one that was saved (tuples are lists)
-        return dict(json.loads(json.dumps({**head, "stage": stages})))
+        head = {"output": self.output, "seed": self.seed, "data": self.data}
+        return dict(to_plain({**head, "stage": self.stages}))
 
 
 def load_recipe(path: Path | str, overrides: Iterable[str] = ()) -> Recipe:
@@ -157,50 +153,57 @@ def load_recipe(path: Path | str, overrides: Iterable[str] = ()) -> Recipe:
     return parse_recipe(table)
 
 
+@dataclass(frozen=True)
+class StageTable:
+    """A [[stage]] as it is written: what differs from the recipe's own tables."""
+
+    model: Table = field(default_factory=dict)
+    training: Table = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class RecipeTable:
+    """A recipe file as it is written."""
+
+    output: str
+    data: Data
+    seed: int = 1
+    model: Table = field(default_factory=dict)
+    training: Table = field(default_factory=dict)
+    stage: list[StageTable] = field(default_factory=lambda: [StageTable()])
+
+
 def parse_recipe(table: Table) -> Recipe:
     """Check a recipe's table and lay its stages out in full."""
-    known = ["output", "seed", "data", "model", "training", "stage"]
-    _refuse_unknown(table, known, "")
-    head = {key: table[key] for key in ("output", "seed", "data") if key in table}
-    given = table.get("stage", [{}])
-    if not isinstance(given, list) or not given:
+    if not isinstance(table.get("stage", []), list):
         raise UserError("`stage` must be written as one or more [[stage]] tables.")
-    stages = tuple(_stage(table, stage, number) for number, stage in enumerate(given, 1))
+    written = from_plain(RecipeTable, table, missing=MISSING)
+    if not written.stage:
+        raise UserError("`stage` is empty; write one or more [[stage]] tables, or leave it out.")
+    stages = tuple(_stage(written, number) for number in range(len(written.stage)))
     if any(stage.training.warm_start for stage in stages[1:]):
         raise UserError(
             "Only the first stage can have training.warm_start: "
             "the others start from the stage before them."
         )
-    return _build(Recipe, {"seed": 1, **head, "stages": stages}, "")
+    return Recipe(written.output, written.seed, written.data, stages)
 
 
-def _stage(table: Table, stage: Any, number: int) -> Stage:
-    """Lay one [[stage]] over the recipe's own tables."""
-    where = f"stage.{number}" if "stage" in table else ""
-    if not isinstance(stage, dict):
-        raise UserError(f"{where} must be a table.")
-    _refuse_unknown(stage, ["model", "training"], where)
-    model, training = table.get("model", {}), table.get("training", {})
-    if number > 1:
+def _stage(recipe: RecipeTable, number: int) -> Stage:
+    """Lay one [[stage]] (from 0) over the recipe's own tables."""
+    model, training, own = recipe.model, recipe.training, recipe.stage[number]
+    if number:
         training = {key: training[key] for key in training if key != "warm_start"}
-    own = stage.get("model", {})
-    for part in (model, training, own, stage.get("training", {})):
-        if not isinstance(part, dict):
-            raise UserError(f"{where or 'The recipe'}: model and training must be tables.")
-    if not isinstance(model.get("config", {}), dict):
-        raise UserError("model.config must be a table.")
-    if "system" in own and own["system"] != model.get("system"):
-        # another system has other settings; only the network's dimensions carry over
-        dims = model.get("config", {}).get("dims", {})
-        model = {"config": {"dims": dims}}
-    merged = {
-        "model": _merge(model, own),
-        "training": _merge(training, stage.get("training", {})),
-    }
+    if own.model.get("system", model.get("system")) != model.get("system"):
+        # another system has other settings; the network's dimensions carry over
+        config = model.get("config")
+        dims = config.get("dims", {}) if isinstance(config, dict) else {}
+        model = {"config": {"dims": dims}, **{k: model[k] for k in OF_THE_MODEL if k in model}}
+    merged = {"model": _merge(model, own.model), "training": _merge(training, own.training)}
     if merged["model"].get("models"):
         # to compose them is all there is to do, unless updates are asked for
         merged["training"] = {"updates": 0, **merged["training"]}
-    return _build(Stage, merged, "")
+    return from_plain(Stage, merged, missing=MISSING)
 
 
 def _merge(below: Any, above: Any) -> Any:
@@ -245,51 +248,3 @@ def _value(text: str, override: str) -> Any:
     if not text or text[0] in "\"'[{" or "\n" in text:
         raise UserError(f'"{override}": {text or "nothing"} is not a value in TOML.') from None
     return text
-
-
-def _refuse_unknown(table: Mapping[str, Any], known: list[str], where: str) -> None:
-    for key in table:
-        if key not in known:
-            name = f"{where}.{key}" if where else key
-            raise UserError(
-                f'The recipe has an unknown key "{name}"; allowed here: {", ".join(known)}.'
-            )
-
-
-def _build(cls: type[Section], table: Any, where: str) -> Section:
-    """Make a dataclass of a table; an unknown, missing or ill-typed key is the user's mistake."""
-    if not isinstance(table, Mapping):
-        raise UserError(f"{where} must be a table, not {table!r}.")
-    parts = fields(cls)  # type: ignore[arg-type]
-    hints = get_type_hints(cls)
-    _refuse_unknown(table, [part.name for part in parts], where)
-    for part in parts:
-        is_optional = part.default is not MISSING or part.default_factory is not MISSING
-        if part.name not in table and not is_optional:
-            name = f"{where}.{part.name}" if where else part.name
-            raise UserError(f'The recipe lacks "{name}": add it, or give it with --set {name}=...')
-    return cls(
-        **{
-            key: _typed(value, hints[key], f"{where}.{key}" if where else key)
-            for key, value in table.items()
-        }
-    )
-
-
-def _typed(value: Any, kind: Any, name: str) -> Any:
-    """Check one value against its annotation; whole numbers do as fractions."""
-    if is_dataclass(kind) and isinstance(kind, type):
-        return value if isinstance(value, kind) else _build(kind, value, name)
-    if get_origin(kind) is tuple:
-        kinds = get_args(kind)
-        if Ellipsis in kinds:
-            return value
-        if isinstance(value, list | tuple) and len(value) == len(kinds):
-            return tuple(_typed(v, k, name) for v, k in zip(value, kinds, strict=True))
-        raise UserError(f"{name} must be a list of {len(kinds)} numbers, not {value!r}.")
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    kind = get_origin(kind) or kind
-    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-        raise UserError(f"{name} must be {KINDS[kind]}, not {value!r}.")
-    return value

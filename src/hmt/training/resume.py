@@ -9,9 +9,10 @@ from hmt.training.checkpoint import Position
 # Settings that change neither what has been learned so far nor what comes next in a way that
 # would make the result another run's.
 FREE = {
-    "updates", "save_every", "keep", "average_last", "validate_every", "validation_sentences",
-    "metric", "patience", "log_every", "threads", "tensorboard", "compile",
-}  # fmt: skip
+    *("updates", "save_every", "keep", "average_last", "validate_every", "validation_sentences"),
+    *("metric", "patience", "log_every", "threads", "tensorboard", "compile"),
+    *("model.languages", "model.avoids_loops"),
+}
 
 
 def check_resumable(

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from hmt.errors import UserError
-from hmt.models import weights
-from hmt.models.directory import WEIGHTS, unshared
-from hmt.models.weights import Tensors
+from hmt.files import write_atomically
+from hmt.models.directory import WEIGHTS
+from hmt.models.weights import Tensors, average, read_weights, take_over, unshared, write_weights
 from hmt.systems.contract import System
 from hmt.training import checkpoint
 from hmt.training.checkpoint import Position
@@ -20,6 +20,7 @@ from hmt.training.processes import Group
 from hmt.training.publish import provenance, publish
 from hmt.training.recipe import Recipe, Training
 from hmt.training.resume import check_resumable
+from hmt.training.snapshots import forget_snapshots, rotate, snapshot_path, snapshots, step_of
 from hmt.training.validation import has_patience
 
 logger = logging.getLogger("hmt.training")
@@ -72,12 +73,12 @@ class Run:
         # What a killed run wrote after its last state will be written again, maybe elsewhere; and
         # a stage that goes on past its former end would not have had a snapshot there.
         is_odd = here.stage_step % self.training.save_every != 0 and not self.is_stage_over
-        checkpoint.forget_snapshots(
+        forget_snapshots(
             self.folder, lambda step: step > here.step or (step == here.step and is_odd)
         )
-        checkpoint.rotate(self.folder, self.training.keep)
+        rotate(self.folder, self.training.keep)
         text = json.dumps(provenance(self.recipe), indent=1, ensure_ascii=False) + "\n"
-        checkpoint.write_bytes(self.folder / "recipe.json", text.encode())
+        write_atomically(self.folder / "recipe.json", text.encode())
 
     def _read_state(self) -> None:
         if not self.state.exists():
@@ -100,9 +101,9 @@ class Run:
         system = build_system(stage.model, self.data)
         saved, self.saved = self.saved, None
         if saved is not None:
-            weights.take_over(system, saved["system"])
+            take_over(system, saved["system"])
         elif carried is not None:
-            report_taken(weights.take_over(system, carried), "the stage before")
+            report_taken(take_over(system, carried), "the stage before")
         elif stage.training.warm_start:
             warm_start(system, Path(stage.training.warm_start), self.data)
         learner = Learner(
@@ -121,34 +122,36 @@ class Run:
         if not self.group.is_first:
             return
         tensors = unshared(learner.system)
-        snapshot = checkpoint.snapshot_path(self.folder, self.position)
+        snapshot = snapshot_path(self.folder, self.position.stage, self.position.step)
         if is_due:
-            told = {"weights": "latest", "steps": str(self.position.step)}
-            weights.write_weights(snapshot, tensors, told)
+            write_weights(snapshot, tensors)
         recipe, data = self.recipe.as_dict(), self.data.fingerprint
         checkpoint.save_state(
             self.state, self.position, recipe, data, (tensors, learner.optimizer.state())
         )
         if is_due:
-            checkpoint.rotate(self.folder, self.training.keep)
-        self._publish(learner.system, [self.position.step], snapshot if is_due else tensors)
+            rotate(self.folder, self.training.keep)
+        self._publish(learner.system, [self.position.step], snapshot if is_due else None)
 
     def finished_weights(self, learner: Learner) -> tuple[list[int], Tensors]:
-        """What a finished stage hands on: its last weights, or the mean of its last snapshots."""
+        """What a finished stage passes on: its last weights, or the mean of its last snapshots."""
         self.group.first_says(None)  # the last snapshot is written
         count = self.training.average_last
-        paths = weights.snapshots(self.folder, self.position.stage)[-count:]
+        paths = snapshots(self.folder, self.position.stage)[-count:]
         if count == 1 or len(paths) < 2:
             return [self.position.step], dict(unshared(learner.system))
-        return [weights.step_of(path) for path in paths], weights.average(paths)
+        return [step_of(path) for path in paths], average(paths)
 
     def finish(self, system: System, steps: list[int], tensors: Tensors) -> None:
         """Write the finished model."""
         if self.group.is_first:
-            self._publish(system, steps, tensors)
+            take_over(system, tensors)
+            self._publish(system, steps, None)
 
-    def _publish(self, system: System, steps: list[int], weights: Path | Tensors) -> None:
-        publish(self.directory, system, self.recipe, self.data.files, steps, weights)
+    def _publish(self, system: System, steps: list[int], weights: Path | None) -> None:
+        """Write the model directory, with the system's weights or linked to a snapshot of them."""
+        model = self.recipe.stages[self.position.stage].model
+        publish(self.directory, system, self.recipe, model, self.data.files, steps, weights)
 
 
 def warm_start(system: System, path: Path, data: RunData) -> None:
@@ -156,8 +159,8 @@ def warm_start(system: System, path: Path, data: RunData) -> None:
     if path.is_dir():
         check_vocabulary(path, data.files)
         path = path / WEIGHTS
-    tensors = weights.read_weights(path)
-    taken = weights.take_over(system, tensors)
+    tensors = read_weights(path)
+    taken = take_over(system, tensors)
     if len(taken[1]) == len(tensors):
         raise UserError(
             f"{path} has no weights in common with this model: drop training.warm_start."

@@ -19,7 +19,7 @@ from hmt.training.optimizer import autocast
 from hmt.training.processes import Interrupt, join, keep_buffers, reproducible
 from hmt.training.recipe import Recipe
 from hmt.training.run import Run
-from hmt.training.validation import Slice, Validate, evenly, measure, note_best
+from hmt.training.validation import measure, note_best
 
 logger = logging.getLogger("hmt.training")
 
@@ -46,12 +46,8 @@ class Result:
     signal: int | None = None  # the signal that ended it; the shell's exit code is 128 + signal
 
 
-def train(
-    recipe: Recipe,
-    validate: Validate | None = None,
-    report: Callable[[Progress], None] | None = None,
-) -> Result:
-    """Train a recipe from wherever its run stands to its end, or until told to stop."""
+def train(recipe: Recipe, report: Callable[[Progress], None] | None = None) -> Result:
+    """Train a recipe from wherever its run stands to its end, or until a signal asks to stop."""
     keep_buffers()
     with join() as group, Interrupt() as interrupt:
         data = open_data(recipe)
@@ -66,7 +62,7 @@ def train(
                 with reproducible(run.training.threads):
                     torch.manual_seed(mix(recipe.seed, "weights", run.position.stage))
                     learner = run.learner(carried)
-                    train_stage(run, learner, interrupt, validate, report)
+                    train_stage(run, learner, interrupt, report)
                 if not run.is_stage_over:
                     number = interrupt.signal or signal.SIGTERM
                     return Result(run.directory, run.position.step, False, int(number))
@@ -82,7 +78,6 @@ def train_stage(
     run: Run,
     learner: Learner,
     interrupt: Interrupt,
-    validate: Validate | None,
     report: Callable[[Progress], None] | None,
 ) -> None:
     """Make the updates that the current stage still lacks."""
@@ -98,8 +93,9 @@ def train_stage(
             _advance(here, learner, update)
             if here.stage_step % training.log_every == 0:
                 notes.log(update)
+                here.tokens, here.sums = 0, {}
             if training.validate_every and here.stage_step % training.validate_every == 0:
-                notes.validate(validate)
+                note_best(here, training, notes.validate())
             is_due = here.stage_step % training.save_every == 0 or run.is_stage_over
             if is_due or update.must_stop:
                 run.save(learner, is_due=is_due)
@@ -118,7 +114,7 @@ def _advance(here: Position, learner: Learner, update: Update) -> None:
 
 
 class Notes:
-    """What is said about a stage while it is trained."""
+    """Logs, measures and reports a stage while it is trained, and changes nothing of it."""
 
     def __init__(self, run: Run, learner: Learner):
         self.run, self.learner, self.clock = run, learner, Clock()
@@ -157,24 +153,20 @@ class Notes:
             "tokens_per_second": here.tokens / self.clock.lap(),
             "seconds_left": self.clock.seconds_left(self.total - here.step),
         }
-        here.tokens, here.sums = 0, {}
         if self.journal is not None:
             logger.info(train_line(here.step, self.total, losses, pace))
             self.journal.write("train", here.step, {"stage": here.stage + 1, **losses, **pace})
 
-    def validate(self, validate: Validate | None) -> None:
-        """Measure the held-out split and count what patience has left."""
+    def validate(self) -> dict[str, float]:
+        """Measure the held-out split."""
         run, training = self.run, self.run.training
-        valid = run.data.valid
-        assert valid is not None, "a recipe that validates opens the split"
-        chosen = evenly(valid, training.validation_sentences)
-        slice_ = Slice(valid, chosen, run.data.tokenizers)
-        figures = measure(self.learner.system, slice_, training, run.group, validate)
-        note_best(run.position, training, figures)
+        model = run.recipe.stages[run.position.stage].model
+        figures = measure(self.learner.system, model, training, run.data, run.group)
         if self.journal is not None:
             step, stage = run.position.step, run.position.stage + 1
             logger.info(valid_line(step, self.total, figures))
             self.journal.write("valid", step, {"stage": stage, **figures})
+        return figures
 
     def progress(self, update: Update) -> Progress:
         here = self.run.position

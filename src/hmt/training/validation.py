@@ -1,64 +1,75 @@
-"""Validation: losses on the held-out split, whatever the caller measures, and patience."""
+"""Validation: losses on the held-out split, quality and latency of streams, and patience."""
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
 
 from hmt.errors import UserError
+from hmt.metrics.quality import QUALITIES
+from hmt.metrics.scores import score
+from hmt.streaming.engine import Engine
+from hmt.streaming.recording import record_of
 from hmt.systems.contract import System
 from hmt.text.corpus import Corpus
-from hmt.text.tokenizer import Tokenizer
-from hmt.training.batches import Numbers, collate, in_order, share
+from hmt.text.language_pair import Tokenizers
+from hmt.training.batches import collate, in_order, share
 from hmt.training.checkpoint import Position
+from hmt.training.data import RunData
 from hmt.training.optimizer import autocast
 from hmt.training.processes import Group
-from hmt.training.recipe import Training
+from hmt.training.recipe import Model, Training
 
-HIGHER_IS_BETTER = ("bleu", "chrf")
-
-
-@dataclass(frozen=True)
-class Slice:
-    """Held-out pairs to translate: evenly spread over the split."""
-
-    corpus: Corpus
-    sentences: Numbers  # (N,)
-    tokenizers: tuple[Tokenizer, Tokenizer]
-
-
-Validate = Callable[[System, Slice], Mapping[str, float]]
-"""Measures that only the first process takes, for example BLEU and AL of streamed translations."""
-
-
-def evenly(corpus: Corpus, count: int) -> Numbers:
-    """Sentences spread over the whole corpus. -> (count,)"""
-    count = min(count, len(corpus))
-    return np.arange(count) * len(corpus) // max(1, count)
+SLOTS = 64
 
 
 @torch.no_grad()
 def measure(
-    system: System,
-    data: Slice,
-    training: Training,
-    group: Group,
-    validate: Validate | None,
+    system: System, model: Model, training: Training, data: RunData, group: Group
 ) -> dict[str, float]:
-    """Losses per token of the whole split, then the caller's own measures of the slice."""
+    """Losses per token of the whole held-out split; BLEU, chrF and AL of some of its sentences."""
+    valid = data.valid
+    assert valid is not None, "a recipe that validates opens the split"
     system.eval()
     try:
         # Streaming calls compiled layers with caches: compiling for that would cost more than it.
         with torch.compiler.set_stance("force_eager"):
-            figures = _losses(system, data.corpus, training, group)
-            if validate is not None and len(data.sentences):
-                told = dict(validate(system, data)) if group.is_first else {}
-                figures |= {name: float(value) for name, value in group.first_says(told).items()}
+            figures = _losses(system, valid, training, group)
+            if chosen := evenly(valid, training.validation_sentences):
+                # the first process alone: streams of one process cannot be shared out
+                found = (
+                    streamed(system, model, valid, chosen, data.tokenizers)
+                    if group.is_first
+                    else {}
+                )
+                figures |= group.first_says(found)
     finally:
         system.train()
     return figures
+
+
+def evenly(corpus: Corpus, count: int) -> list[int]:
+    """Sentences spread over the whole corpus. -> (count,)"""
+    count = min(count, len(corpus))
+    return [n * len(corpus) // count for n in range(count)]
+
+
+def streamed(
+    system: System, model: Model, corpus: Corpus, chosen: Sequence[int], tokenizers: Tokenizers
+) -> dict[str, float]:
+    """BLEU, chrF and AL in tokens of chosen pairs, translated as the finished model will."""
+    sources = [corpus.source(n)[:-1].tolist() for n in chosen]
+    engine = Engine(system, slots=min(SLOTS, len(sources)), avoids_loops=model.avoids_loops)
+    records = []
+    for n, stream in engine.translate(sources, system.knobs(**model.knobs)):
+        record = record_of(stream, tokenizers, tokenizers[0].decode(sources[n]), n)
+        reference = tokenizers[1].decode(corpus.target(chosen[n]).tolist())
+        records.append(replace(record, reference=reference))
+    point = score(records, resamples=0)
+    figures = {**point["quality"], "AL": point["latency"]["token"]["AL"]}
+    return {name: float(value) for name, value in figures.items() if value is not None}
 
 
 def _losses(system: System, corpus: Corpus, training: Training, group: Group) -> dict[str, float]:
@@ -86,7 +97,7 @@ def note_best(position: Position, training: Training, figures: Mapping[str, floa
             f"{', '.join(figures)}."
         )
     value = figures[training.metric]
-    gain = value if training.metric in HIGHER_IS_BETTER else -value
+    gain = value if training.metric in QUALITIES else -value
     if math.isfinite(gain) and (position.best is None or gain > position.best):
         position.best, position.stale = gain, 0
     else:

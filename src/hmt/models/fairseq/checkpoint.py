@@ -49,7 +49,7 @@ class Checkpoint:
         is_whole = isinstance(value, int) and not isinstance(value, bool)
         if not is_whole or (least is not None and value < least):
             raise UserError(
-                f"{self.path} says {name} = {value!r} where a whole number is needed; "
+                f"{self.path} has {name} = {value!r} where a whole number is needed; "
                 "it is not a complete checkpoint of fairseq."
             )
         return int(value)
@@ -59,7 +59,7 @@ class Checkpoint:
         value = self.settings.get(name, default)
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         if not is_number or not 0 <= value < 1:
-            raise UserError(f"{self.path} says {name} = {value!r}; it must be from 0 up to 1.")
+            raise UserError(f"{self.path} has {name} = {value!r}; it must be from 0 up to 1.")
         return float(value)
 
 

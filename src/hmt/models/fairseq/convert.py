@@ -1,22 +1,20 @@
 """`hmt convert fairseq`: a checkpoint of the HMT authors' code, or of fairseq's own Transformer."""
 
-import json
 import logging
-import os
-import shutil
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
 from hmt.errors import UserError
-from hmt.models.directory import CONFIG, fill, save_system, unshared
+from hmt.files import drafting, refuse_occupied
+from hmt.models.directory import CONFIG, LANGUAGE, Card, ModelConfig, describe, write_model
 from hmt.models.fairseq.checkpoint import Checkpoint, read_checkpoint
 from hmt.models.fairseq.weights import Weights, check_supported, transformer
+from hmt.models.weights import fill
 from hmt.systems import build
 from hmt.systems.contract import System
-from hmt.text.corpus import save_tokenizers
+from hmt.text.language_pair import Tokenizers, files_of
 from hmt.text.symbols import SPECIALS
 from hmt.text.tokenizer import Tokenizer, bpe_tokenizer_from_codes, word_tokenizer
 
@@ -32,20 +30,6 @@ CAUSAL = (
     "trained with fairseq's own bidirectional encoder can be imported but will translate badly; "
     "nothing in a checkpoint tells which encoder it was trained with."
 )
-CARD = """\
-# {name}
-
-A *{system}* model for simultaneous translation, imported by `hmt convert fairseq` from
-`{checkpoint}`{updates}: {parameters:,} parameters, {source:,} source and {target:,} target symbols.
-
-- languages: {languages}
-- inference settings unless others are chosen: `{knobs}`
-- text: {text}
-{caution}
-```
-echo "words to translate" | hmt translate {name}
-```
-"""
 
 
 def convert_fairseq(
@@ -57,10 +41,7 @@ def convert_fairseq(
 ) -> None:
     """Turn a fairseq checkpoint and its dictionaries into the model directory `output`."""
     output = Path(output)
-    if output.exists() and (not output.is_dir() or any(output.iterdir())):
-        raise UserError(
-            f"{output} already exists and is not an empty directory; name a new one for the model."
-        )
+    refuse_occupied(output)
     found = read_checkpoint(Path(checkpoint))
     check_supported(found)
     dictionaries = read_dictionary(Path(source_dict)), read_dictionary(Path(target_dict))
@@ -72,9 +53,12 @@ def convert_fairseq(
             "The dictionaries hold pieces of words, but no codes were given (--bpe-codes): text "
             "must be split into these pieces before it is translated, and comes out in pieces."
         )
-    if SELECTION not in found.tensors:
+    is_causal = SELECTION in found.tensors
+    if not is_causal:
         log.warning(CAUSAL)
-    _write(output, found, system, tokenizers, bpe_codes is not None)
+    card = _card(output, found, is_causal, bpe_codes is not None)
+    with drafting(output, last=CONFIG) as draft:
+        write_model(draft, system, _describe(system, found), files_of(tokenizers), card)
 
 
 def import_system(checkpoint: Checkpoint) -> System:
@@ -135,9 +119,7 @@ def read_dictionary(path: Path) -> list[str]:
     return symbols[4:] if tuple(symbols[:4]) == SPECIALS else symbols
 
 
-def make_tokenizers(
-    dictionaries: tuple[list[str], list[str]], codes: Path | None
-) -> tuple[Tokenizer, Tokenizer]:
+def make_tokenizers(dictionaries: tuple[list[str], list[str]], codes: Path | None) -> Tokenizers:
     """Word vocabularies, or pieces by subword-nmt's codes; one object if both sides are equal."""
     lines: list[str] | None = None
     if codes is not None:
@@ -180,51 +162,23 @@ def _check_sizes(
         )
 
 
-def _write(
-    output: Path,
-    checkpoint: Checkpoint,
-    system: System,
-    tokenizers: tuple[Tokenizer, Tokenizer],
-    has_codes: bool,
-) -> None:
-    """Make the directory beside its place, then put it there; the configuration last."""
-    output = output.resolve()
-    output.parent.mkdir(parents=True, exist_ok=True)
-    draft = output.with_name(f".{output.name}.{os.getpid()}")
+def _describe(system: System, checkpoint: Checkpoint) -> ModelConfig:
+    """The configuration of an imported system, with the languages if the checkpoint names them."""
     facts: dict[str, Any] = {"imported_from": "fairseq", "checkpoint": checkpoint.path.name}
     if checkpoint.updates is not None:
         facts["updates"] = checkpoint.updates
-    try:
-        draft.mkdir()
-        save_tokenizers(draft, tokenizers)
-        card = _card(output.name, checkpoint, system, has_codes)
-        (draft / "README.md").write_text(card, encoding="utf-8")
-        save_system(draft, system, facts)
-        if output.exists():  # and is empty: it may be the one the user stands in
-            for file in sorted(draft.iterdir(), key=lambda file: file.name == CONFIG):
-                file.replace(output / file.name)
-            draft.rmdir()
-        else:
-            draft.replace(output)
-    except BaseException:
-        shutil.rmtree(draft, ignore_errors=True)
-        raise
+    languages = tuple(checkpoint.settings.get(key) for key in ("source_lang", "target_lang"))
+    are_codes = all(isinstance(code, str) and LANGUAGE.fullmatch(code) for code in languages)
+    return describe(system, languages=languages if are_codes else None, facts=facts)
 
 
-def _card(name: str, checkpoint: Checkpoint, system: System, has_codes: bool) -> str:
-    dims, settings = system.parts[0].dims, checkpoint.settings
-    languages = [settings.get(key) or "not told" for key in ("source_lang", "target_lang")]
-    updates = checkpoint.updates
-    return CARD.format(
-        name=name,
-        system=system.name,
-        checkpoint=checkpoint.path.name,
-        updates="" if updates is None else f" after {updates:,} updates",
-        parameters=sum(tensor.numel() for tensor in unshared(system).values()),
-        source=dims.source_vocabulary,
-        target=dims.target_vocabulary,
-        languages=" to ".join(map(str, languages)),
-        knobs=json.dumps(asdict(system.knobs())),
-        text="tokenised as for training" + ("" if has_codes else ", in the dictionary's symbols"),
-        caution="" if system.name == "hmt" else f"\n{CAUSAL}\n",
+def _card(output: Path, checkpoint: Checkpoint, is_causal: bool, has_codes: bool) -> Card:
+    updates = "" if checkpoint.updates is None else f" after {checkpoint.updates:,} updates"
+    text = "text: tokenised as for training" + (
+        "" if has_codes else ", in the dictionary's symbols"
+    )
+    return Card(
+        output,
+        f"imported by `hmt convert fairseq` from `{checkpoint.path.name}`{updates}",
+        (text,) if is_causal else (text, CAUSAL),
     )
