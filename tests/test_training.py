@@ -33,6 +33,7 @@ from hmt.text.corpus import Corpus
 from hmt.training import average_models, load_recipe, parse_recipe, train
 from hmt.training.batches import BatchStream, collate, mix, parts_by_length, plan_epoch, share
 from hmt.training.checkpoint import Position
+from hmt.training.learner import Learner
 from hmt.training.optimizer import Optimizer, learning_rate
 from hmt.training.processes import Group
 from hmt.training.recipe import Training
@@ -416,19 +417,23 @@ def test_a_loss_that_is_not_finite_stops_the_run(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The step, the batch and the guilty pair are named; the state before it stays."""
-    calls = 0
-    real = System.loss
+    step = 0
+    update, loss = Learner.update, System.training_loss
+
+    def counted(self: Learner, number: int, *arguments: Any) -> Any:
+        nonlocal step
+        step = number
+        return update(self, number, *arguments)
 
     def broken(self: System, *arguments: Any) -> Any:
-        nonlocal calls
-        loss = real(self, *arguments)
-        calls += 1
-        if calls == 11:
-            loss.total[3] = loss.total[3] * math.inf
-        return loss
+        found = loss(self, *arguments)
+        if step == 11:
+            found.total[-1] = found.total[-1] * math.inf
+        return found
 
-    monkeypatch.setattr(System, "loss", broken)
-    with pytest.raises(UserError, match=r"loss of update 11 is not finite \(epoch \d.*pairs \d+\)"):
+    monkeypatch.setattr(Learner, "update", counted)
+    monkeypatch.setattr(System, "training_loss", broken)
+    with pytest.raises(UserError, match=r"loss of update 11 is not finite \(epoch \d.*pairs \d+"):
         train(tiny.recipe(data, tmp_path))
     for tensor in load_file(tmp_path / "model.safetensors").values():
         assert tensor.isfinite().all()

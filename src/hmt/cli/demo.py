@@ -171,8 +171,9 @@ def _measure(model: "Model") -> None:
     ]
     point = score(records, resamples=0)
     length = sum(len(pair.source) for pair in pairs) / len(pairs)
+    lag = point["latency"]["word"]["AL"]
+    behind = "nothing written" if lag is None else f"on average {lag:.1f} words behind the speaker"
     typer.echo(
-        f"On {len(pairs)} unseen sentences: BLEU {point['quality']['bleu']:.1f}, on average "
-        f"{point['latency']['word']['AL']:.1f} words behind the speaker "
+        f"On {len(pairs)} unseen sentences: BLEU {point['quality']['bleu']:.1f}, {behind} "
         f"(waiting for the end of the sentence: {length:.1f})."
     )
