@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from hmt.cli import knobs
+from hmt.cli import knobs, longform
 from hmt.cli.app import app
 from hmt.cli.loading import DEVICE, open_model
 from hmt.cli.progress import bars
@@ -53,16 +53,23 @@ def evaluate(
         None, min=1, help="Sentences side by side: 64, with --seconds-per-word 1."
     ),
     device: str = DEVICE,
+    is_longform: bool = longform.LONGFORM,
+    talk_sentences: int | None = longform.TALK_SENTENCES,
+    talks: Path | None = longform.TALKS,
+    unpunctuated: bool = longform.UNPUNCTUATED,
 ) -> None:
     """Translate a test set as if it arrived word by word; measure quality and latency.
 
-    What was stopped goes on by the same command. With --log nothing is translated.
+    What was stopped goes on by the same command. With --log nothing is translated. With --longform
+    the sentences are joined to running text, which the model has to tell apart.
     """
     from hmt.evaluation import evaluate as corpus
+    from hmt.evaluation.longform import evaluate_longform
     from hmt.evaluation.translations import read_point, score_log
 
     scoring = checked_scoring(tokenize, seconds_per_word, resamples)
     _refuse(context, LOG_ONLY if log is None else MODEL_ONLY, is_log=log is not None)
+    longform.refuse(context.params)
     if log is not None:
         point, sentences = score_log(log, output, scoring, unit=unit, clip=clip)
         _report([point], [sentences], output, comet)
@@ -77,6 +84,14 @@ def evaluate(
     settings = list(knobs.sweep(knobs.given(context), loaded.system.Knobs, loaded.system.name))
     text = corpus.read_parallel(source, target)
     batch = batch or (64 if seconds_per_word is None else 1)
+    if is_longform:
+        form = longform.form_of(len(text.sources), talk_sentences, talks, unpunctuated)
+        with bars() as progress:
+            points = evaluate_longform(
+                loaded, text, output, form, settings, batch=64, scoring=scoring, progress=progress
+            )
+        longform.report(points, output)
+        return
     with bars() as progress:
         points = corpus.evaluate(
             loaded, text, output, settings, batch=batch, scoring=scoring, progress=progress
