@@ -10,6 +10,7 @@ from command_line import TEST, Call
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hmt.analysis.curves import Axes, read_curves
 from hmt.errors import UserError
 from hmt.evaluation.longform import LongForm, evaluate_longform, running_text
 from hmt.evaluation.longform_logs import write_logs
@@ -339,6 +340,8 @@ def test_the_command_writes_scores_and_logs(hmt: Call, world: Path) -> None:
     records = (folder / "records.jsonl").read_text().splitlines()
     assert [json.loads(line)["index"] for line in records] == list(range(len(records)))
     assert len(records) == points[1]["longform"]["sentences_found"]
+    (curve,) = read_curves([world / "long"], Axes.named("bleu", "word.LongYAAL"))
+    assert len(curve.points) == 2 and curve.points[0].latency_interval
 
 
 def test_unpunctuated_text_stands_beside_written_text(hmt: Call, world: Path) -> None:

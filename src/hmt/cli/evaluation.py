@@ -60,16 +60,13 @@ def evaluate(
 ) -> None:
     """Translate a test set as if it arrived word by word; measure quality and latency.
 
-    What was stopped goes on by the same command. With --log nothing is translated. With --longform
-    the sentences are joined to running text, which the model has to tell apart.
+    What was stopped goes on by the same command. With --log nothing is translated.
     """
     from hmt.evaluation import evaluate as corpus
-    from hmt.evaluation.longform import evaluate_longform
     from hmt.evaluation.translations import read_point, score_log
 
     scoring = checked_scoring(tokenize, seconds_per_word, resamples)
     _refuse(context, LOG_ONLY if log is None else MODEL_ONLY, is_log=log is not None)
-    longform.refuse(context.params)
     if log is not None:
         point, sentences = score_log(log, output, scoring, unit=unit, clip=clip)
         _report([point], [sentences], output, comet)
@@ -86,12 +83,7 @@ def evaluate(
     batch = batch or (64 if seconds_per_word is None else 1)
     if is_longform:
         form = longform.form_of(len(text.sources), talk_sentences, talks, unpunctuated)
-        with bars() as progress:
-            points = evaluate_longform(
-                loaded, text, output, form, settings, batch=64, scoring=scoring, progress=progress
-            )
-        longform.report(points, output)
-        return
+        return longform.run(loaded, text, output, form, settings, scoring)
     with bars() as progress:
         points = corpus.evaluate(
             loaded, text, output, settings, batch=batch, scoring=scoring, progress=progress
@@ -101,7 +93,8 @@ def evaluate(
 
 
 def _refuse(context: typer.Context, names: Sequence[str], *, is_log: bool) -> None:
-    """Tell of options that would have no effect."""
+    """Report options that would have no effect."""
+    longform.refuse(context.params)
     given = [name for name in names if context.params.get(name) not in (None, False, "cpu")]
     if is_log:
         given += knobs.given(context)

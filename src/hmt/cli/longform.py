@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from hmt.cli.progress import bars
 from hmt.cli.score_table import aligned
 from hmt.errors import UserError
 
 if TYPE_CHECKING:
+    from hmt.evaluation.evaluate import ParallelText
     from hmt.evaluation.longform import LongForm
-    from hmt.metrics.scores import Point
+    from hmt.metrics.scores import Point, Scoring
+    from hmt.models.model import Model
 
 logger = logging.getLogger(__name__)
 
@@ -63,8 +66,21 @@ def form_of(
     return longform.LongForm(tuple(sizes), text)
 
 
-def report(points: "Sequence[Point]", output: Path) -> None:
-    """Print the table, and warn where its numbers cannot be trusted."""
+def run(
+    model: "Model",
+    text: "ParallelText",
+    output: Path,
+    form: "LongForm",
+    settings: Sequence[dict[str, Any]],
+    scoring: "Scoring",
+) -> None:
+    """Hold the talks, print the table, and warn where its numbers cannot be trusted."""
+    from hmt.evaluation.longform import evaluate_longform
+
+    with bars() as progress:
+        points = evaluate_longform(
+            model, text, output, form, settings, scoring=scoring, progress=progress
+        )
     typer.echo(longform_table(points), nl=False)
     for point in points:
         _warn(point)
