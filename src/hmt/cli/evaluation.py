@@ -83,7 +83,8 @@ def evaluate(
     batch = batch or (64 if seconds_per_word is None else 1)
     if is_longform:
         form = longform.form_of(len(text.sources), talk_sentences, talks, unpunctuated)
-        return longform.run(loaded, text, output, form, settings, scoring)
+        longform.run(loaded, text, output, form, settings, scoring)
+        return
     with bars() as progress:
         points = corpus.evaluate(
             loaded, text, output, settings, batch=batch, scoring=scoring, progress=progress
