@@ -75,8 +75,6 @@ def evaluate(
         raise UserError(
             "Give a model directory with --source and --output, or an instances.log with --log."
         )
-    if comet is not None and target is None:
-        raise UserError("COMET needs references; give them with --target.")
     loaded = open_model(model, device)
     settings = list(knobs.sweep(knobs.given(context), loaded.system.Knobs, loaded.system.name))
     text = corpus.read_parallel(source, target)
@@ -94,8 +92,10 @@ def evaluate(
 
 
 def _refuse(context: typer.Context, names: Sequence[str], *, is_log: bool) -> None:
-    """Report options that would have no effect."""
+    """Report options that would have no effect, or that lack another."""
     longform.refuse(context.params)
+    if context.params["comet"] is not None and context.params["target"] is None and not is_log:
+        raise UserError("COMET needs references; give them with --target.")
     given = [name for name in names if context.params.get(name) not in (None, False, "cpu")]
     if is_log:
         given += knobs.given(context)
