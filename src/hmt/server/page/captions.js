@@ -7,7 +7,7 @@ import { calm, language, make } from "./view.js";
 
 const query = new URLSearchParams(location.search);
 const whole = (name, usual, least, most) =>
-  Math.min(Math.max(Number(query.get(name)) || usual, least), most);
+	Math.min(Math.max(Number(query.get(name)) || usual, least), most);
 const root = document.documentElement;
 root.dataset.bg = query.get("bg") ?? "";
 root.dataset.align = query.get("align") ?? "bottom";
@@ -15,44 +15,44 @@ if (query.has("size")) root.style.setProperty("--size", `${whole("size", 48, 10,
 root.style.setProperty("--lines", whole("lines", 2, 1, 6));
 
 class RollUp {
-  constructor(box, most) {
-    Object.assign(this, { box, most, width: whole("width", 42, 10, 200) });
-    root.style.setProperty("--width", `${this.width}ch`);
-  }
+	constructor(box, most) {
+		Object.assign(this, { box, most, width: whole("width", 42, 10, 200) });
+		root.style.setProperty("--width", `${this.width}ch`);
+	}
 
-  add(text) {
-    for (const part of text.match(/\s*\S+/gu) ?? []) this.word(part);
-  }
+	add(text) {
+		for (const part of text.match(/\s*\S+/gu) ?? []) this.word(part);
+	}
 
-  word(part) {
-    const text = part.trim();
-    if (!this.line) this.roll();
-    const joined = this.line.textContent && /^\s/u.test(part) ? ` ${text}` : text;
-    this.line.append(joined);
-    if (this.line.textContent === text || this.fits()) return;
-    if (!/^\s/u.test(part)) return; // the rest of a word stays with it
-    this.line.lastChild.remove();
-    this.roll();
-    this.line.append(text);
-  }
+	word(part) {
+		const text = part.trim();
+		if (!this.line) this.roll();
+		const joined = this.line.textContent && /^\s/u.test(part) ? ` ${text}` : text;
+		this.line.append(joined);
+		if (this.line.textContent === text || this.fits()) return;
+		if (!/^\s/u.test(part)) return; // the rest of a word stays with it
+		this.line.lastChild.remove();
+		this.roll();
+		this.line.append(text);
+	}
 
-  fits() {
-    return this.line.textContent.length <= this.width && this.line.scrollWidth <= this.line.clientWidth;
-  }
+	fits() {
+		return this.line.textContent.length <= this.width && this.line.scrollWidth <= this.line.clientWidth;
+	}
 
-  roll() {
-    this.line = make("p", this.language ?? {});
-    this.box.append(this.line);
-    while (this.box.children.length > this.most) this.box.firstChild.remove();
-    if (this.box.children.length < 2 || calm()) return;
-    const step = this.line.offsetHeight;
-    this.box.animate([{ transform: `translateY(${step}px)` }, { transform: "none" }], { duration: 180, easing: "ease-out" });
-  }
+	roll() {
+		this.line = make("p", this.language ?? {});
+		this.box.append(this.line);
+		while (this.box.children.length > this.most) this.box.firstChild.remove();
+		if (this.box.children.length < 2 || calm()) return;
+		const step = this.line.offsetHeight;
+		this.box.animate([{ transform: `translateY(${step}px)` }, { transform: "none" }], { duration: 180, easing: "ease-out" });
+	}
 
-  clear() {
-    this.box.textContent = "";
-    this.line = null;
-  }
+	clear() {
+		this.box.textContent = "";
+		this.line = null;
+	}
 }
 
 const target = new RollUp(document.getElementById("lines"), whole("lines", 2, 1, 6));
@@ -63,28 +63,28 @@ const state = document.getElementById("state");
 let quiet, seen = -1;
 
 function write(roll, text) {
-  root.classList.remove("hide");
-  clearTimeout(quiet);
-  if (query.has("hide")) quiet = setTimeout(() => root.classList.add("hide"), 1000 * whole("hide", 8, 1, 3600));
-  roll.add(text);
+	root.classList.remove("hide");
+	clearTimeout(quiet);
+	if (query.has("hide")) quiet = setTimeout(() => root.classList.add("hide"), 1000 * whole("hide", 8, 1, 3600));
+	roll.add(text);
 }
 
 function take(kind, event) {
-  if (kind === "delta") {
-    const isSource = event.track === "source";
-    if (isSource && sourceBox.hidden) return;
-    const { sentence } = event;
-    const gap = !isSource && sentence !== seen && !/^\s/u.test(event.delta) ? " " : "";
-    if (!isSource) seen = sentence;
-    write(isSource ? source : target, gap + event.delta);
-  } else if (kind === "snapshot") {
-    target.clear();
-    source.clear();
-    target.language = language(event.languages?.[1]);
-    source.language = language(event.languages?.[0]);
-    for (const sentence of event.sentences ?? []) write(target, ` ${sentence.text}`);
-    seen = event.sentences?.at(-1)?.sentence ?? -1;
-  }
+	if (kind === "delta") {
+		const isSource = event.track === "source";
+		if (isSource && sourceBox.hidden) return;
+		const { sentence } = event;
+		const gap = !isSource && sentence !== seen && !/^\s/u.test(event.delta) ? " " : "";
+		if (!isSource) seen = sentence;
+		write(isSource ? source : target, gap + event.delta);
+	} else if (kind === "snapshot") {
+		target.clear();
+		source.clear();
+		target.language = language(event.languages?.[1]);
+		source.language = language(event.languages?.[0]);
+		for (const sentence of event.sentences ?? []) write(target, ` ${sentence.text}`);
+		seen = event.sentences?.at(-1)?.sentence ?? -1;
+	}
 }
 
 const room = query.get("room");

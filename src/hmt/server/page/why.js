@@ -5,73 +5,69 @@ import { language, make } from "./view.js";
 const percent = (share) => `${Math.round(100 * share)} %`;
 
 export class Why {
-  constructor(box, transcript, threshold) {
-    Object.assign(this, { box, transcript, threshold });
-  }
+	constructor(box, transcript, threshold) {
+		Object.assign(this, { box, transcript, threshold });
+	}
 
-  show(word) {
-    this.word?.node.classList.remove("chosen");
-    this.word?.under?.classList.remove("chosen");
-    this.word = word;
-    word.node.classList.add("chosen");
-    word.under?.classList.add("chosen");
-    const { row } = word;
-    const at = row.target.indexOf(word);
-    const read = Math.min(word.read ?? row.source.length, row.source.length);
-    const limit = word.waits.at(-1)?.threshold ?? this.threshold();
-    this.box.replaceChildren(
-      make("div", { class: "step" },
-        this.step("Previous word", "←", row, at - 1),
-        make("p", { class: "picked", ...language(this.transcript.languages[1]) }, word.text),
-        this.step("Next word", "→", row, at + 1)),
-      this.heard(row, read),
-      this.bars(word, row, read, limit),
-      make("p", { class: "quiet" }, this.summary(word, row, read, limit)));
-  }
+	show(word) {
+		for (const node of [this.word?.node, this.word?.under]) node?.classList.remove("chosen");
+		for (const node of [word.node, word.under]) node?.classList.add("chosen");
+		this.word = word;
+		const { row } = word;
+		const at = row.target.indexOf(word);
+		const heard = row.source.map(({ text }) => text);
+		const read = Math.min(word.read ?? heard.length, heard.length);
+		const [source, target] = this.transcript.languages.map(language);
+		const { moments, limit } = this.moments(word, at, read);
+		this.box.replaceChildren(
+			make("div", { class: "step" }, this.step("Previous word", "←", row.target[at - 1]),
+				make("p", { class: "picked", ...target }, word.text), this.step("Next word", "→", row.target[at + 1])),
+			make("p", { class: "heard", ...source }, make("b", {}, heard.slice(0, read).join(" ")),
+				make("span", { class: "hidden" }, " – written here – "), heard.slice(read).join(" ")),
+			make("ol", { class: "bars" }, ...moments.map(([count, confidence], k) =>
+				this.bar(heard[count - 1] ?? "", confidence, limit, k === moments.length - 1))),
+			make("p", { class: "quiet" }, this.summary(word, read, moments.length - 1, limit)));
+	}
 
-  step(label, arrow, row, at) {
-    const button = make("button", { type: "button", "aria-label": label }, arrow);
-    button.disabled = !row.target[at];
-    button.addEventListener("click", () => {
-      this.show(row.target[at]);
-      [...this.box.querySelectorAll(".step button")].find((one) => one.ariaLabel === label && !one.disabled)?.focus();
-    });
-    return button;
-  }
+	step(label, arrow, word) {
+		const button = make("button", { type: "button", "aria-label": label }, arrow);
+		button.disabled = !word;
+		button.onclick = () => {
+			this.show(word);
+			this.box.querySelector(`[aria-label="${label}"]:enabled, .step button:enabled`)?.focus();
+		};
+		return button;
+	}
 
-  heard(row, read) {
-    const line = make("p", { class: "heard", ...language(this.transcript.languages[0]) });
-    line.append(make("b", {}, row.source.slice(0, read).map((word) => word.text).join(" ")));
-    line.append(make("span", { class: "written", role: "img", "aria-label": " – written here – " }));
-    line.append(row.source.slice(read).map((word) => word.text).join(" "));
-    return line;
-  }
+	// Words heard and confidence at each moment at which the word could be written; the last wrote it.
+	// The record of a finished sentence has them all; before, there is what was reported on the way.
+	moments(word, at, read) {
+		const { record, target } = word.row;
+		const limit = record?.settings?.threshold ?? word.waits.at(-1)?.threshold ?? this.threshold();
+		if (record?.moments?.length && record.target_word_ends.length === target.length) {
+			const token = at ? record.target_word_ends[at - 1] + 1 : 0;
+			const ends = record.source_word_ends;
+			const begun = (tokens) => ends.filter((_, k) => (k ? ends[k - 1] + 1 : 0) < tokens).length;
+			const all = record.moments[token].map((moment, k) => [begun(moment), record.confidences[token][k], moment]);
+			return { limit, moments: all.filter(([, , moment]) => moment <= record.reads[token]) };
+		}
+		const waits = word.waits.map(({ heard, confidence }) => [heard, confidence]);
+		return { limit, moments: [...waits, [read, word.confidence ?? 1]] };
+	}
 
-  // One bar per moment at which the word could have been written; the last one wrote it.
-  bars(word, row, read, limit) {
-    const list = make("ol", { class: "bars" });
-    const add = (heard, confidence, wrote) => {
-      const after = row.source[Math.min(heard, row.source.length) - 1]?.text ?? "nothing";
-      const bar = make("span", { class: "bar", "aria-hidden": "true" }, make("i"), make("em"));
-      bar.style.setProperty("--share", confidence);
-      bar.style.setProperty("--limit", limit);
-      list.append(make("li", wrote ? { class: "wrote" } : {},
-        make("span", { class: "after" }, `… ${after}`), bar,
-        make("span", { class: "share" }, percent(confidence))));
-    };
-    for (const wait of word.waits) if (wait.confidence != null) add(wait.heard, wait.confidence, false);
-    if (word.confidence != null) add(read, word.confidence, true);
-    return list;
-  }
+	bar(after, confidence, limit, wrote) {
+		const bar = make("span", { class: "bar", "aria-hidden": "true" }, make("i"), make("em"));
+		bar.style.setProperty("--share", confidence);
+		bar.style.setProperty("--limit", limit);
+		return make("li", { class: wrote ? "wrote" : "" }, make("span", {}, `… ${after}`), bar, make("span", {}, percent(confidence)));
+	}
 
-  summary(word, row, read, limit) {
-    const begun = `Written after ${read} of ${row.source.length} words`;
-    const lag = word.lag == null ? "" : `, ${(word.lag / 1000).toFixed(2)} s after the last of them`;
-    const wait = word.waits.length
-      ? ` It waited ${word.waits.length === 1 ? "once" : `${word.waits.length} times`}: the model was less confident than ${percent(limit)}.`
-      : " It did not wait: at the first moment it could be written, it was.";
-    const rule = word.forced ? " This was its last allowed moment, so it was written whatever the confidence." : "";
-    const chance = word.logProb == null ? "" : ` The model gave this word ${percent(Math.exp(word.logProb))}.`;
-    return `${begun}${lag}.${wait}${rule}${chance}`;
-  }
+	summary({ row, logProb, forced }, read, waits, limit) {
+		const wait = waits < 1
+			? "It was written at the first moment it could be."
+			: `It waited ${waits === 1 ? "once" : `${waits} times`}, less confident than the ${percent(limit)} that suffice.`;
+		const rule = forced ? " This was the last moment allowed, so it had to be written." : "";
+		const chance = logProb == null ? "" : ` The model gave it a probability of ${percent(Math.exp(logProb))}.`;
+		return `Written after ${read} of ${row.source.length} words. ${wait}${rule}${chance}`;
+	}
 }
