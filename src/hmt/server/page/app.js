@@ -12,6 +12,7 @@ const $ = (id) => document.getElementById(id);
 const all = (selector) => document.querySelectorAll(selector);
 const { body, documentElement: root } = document;
 const query = new URLSearchParams(location.search);
+const token = new URLSearchParams(location.hash.slice(1)).get("token"); // stays in the browser's address
 const zero = performance.now();
 const TRACE = 120; // quarters of a second
 
@@ -38,7 +39,8 @@ function finished(facts) {
 // ---- messages and state
 
 const STATES = {
-	connecting: "Connecting", live: "Connected", waiting: "Lost, trying again", closed: "Ended", listening: "Listening",
+	connecting: "Connecting", live: "Connected", waiting: "Lost, trying again", closed: "Ended",
+	listening: "Listening", away: "The speaker is away",
 };
 
 function state(name, text = STATES[name]) {
@@ -57,11 +59,12 @@ $("message").lastElementChild.onclick = () => say("");
 function connect(room) {
 	live?.close();
 	const settings = { granularity: "word", detail: true, knobs: { ...live?.settings.knobs } };
-	const own = (live = new Translator({ model: model?.id, room, settings }));
+	const own = (live = new Translator({ model: model?.id, room, token, settings }));
 	own.on("state", (name, detail) => {
 		if (own !== live) return;
 		state(name);
-		if (name === "closed") say(detail);
+		if (detail === 4408 || detail === 1000) say("The session has ended; the next word begins a new one.");
+		if (detail === 4409) say("The session goes on in another window.");
 		if (name === "live") say("");
 	})
 		.on("heard", (list) => transcript.heard(list))
@@ -225,9 +228,9 @@ function follow(room) {
 		tentative: (text) => transcript.tentative(text),
 		wrote: (text, facts) => transcript.wrote(text, facts),
 		done: finished,
-		state: (name) => name === "away" ? state("waiting", "The speaker is away") : state(name),
+		state,
 		clear: () => transcript.clear(),
-	});
+	}, query.get("lang") ?? undefined);
 	awake();
 }
 
@@ -239,7 +242,7 @@ function choose(chosen) {
 	model = chosen;
 	const [from, to] = (transcript.languages = model.hmt.languages ?? []);
 	if (!from) return;
-	$("pair").replaceChildren(named(from), make("span", { class: "arrow", role: "img", "aria-label": "to" }), named(to));
+	$("pair").replaceChildren(named(from), make("span.arrow", { role: "img", "aria-label": "to" }), named(to));
 	$("word").placeholder = $("word-label").textContent = `Type ${named(from)}`;
 	$("sample").replaceChildren(...samples(from).map(([name, text]) => make("option", { value: text }, name)));
 	body.classList.toggle("mute", !$("sample").length);

@@ -1,93 +1,91 @@
 // Captions for projector and OBS: words are added to the lowest line; no line is ever reflowed.
-// /captions?room=r &lines=2 &size=48 &width=42 &source=1 &bg=transparent|dark|light|green
-//           &align=bottom|top|center &hide=8
+// /captions?room=r with &lines=2 &size=48 &width=42 &source=1 &bg=transparent|light &lang=en
+// &align=bottom|center|top &hide=8 (seconds of silence)
 
 import { listen } from "./room.js";
 import { calm, language, make } from "./view.js";
 
+const $ = (id) => document.getElementById(id);
 const query = new URLSearchParams(location.search);
-const whole = (name, usual, least, most) =>
-	Math.min(Math.max(Number(query.get(name)) || usual, least), most);
 const root = document.documentElement;
+const number = (name, usual, least, most) => Math.min(Math.max(Number(query.get(name)) || usual, least), most);
+const lines = number("lines", 2, 1, 6);
+const width = number("width", 42, 10, 200);
+
 root.dataset.bg = query.get("bg") ?? "";
-root.dataset.align = query.get("align") ?? "bottom";
-if (query.has("size")) root.style.setProperty("--size", `${whole("size", 48, 10, 400)}px`);
-root.style.setProperty("--lines", whole("lines", 2, 1, 6));
+root.dataset.align = query.get("align") ?? "";
+root.style.setProperty("--lines", lines);
+root.style.setProperty("--width", `${width}ch`);
+if (query.has("size")) root.style.setProperty("--size", `${number("size", 48, 10, 400)}px`);
 
 class RollUp {
 	constructor(box, most) {
-		Object.assign(this, { box, most, width: whole("width", 42, 10, 200) });
-		root.style.setProperty("--width", `${this.width}ch`);
+		Object.assign(this, { box, most });
 	}
 
-	add(text) {
-		for (const part of text.match(/\s*\S+/gu) ?? []) this.word(part);
+	add(text, attributes) {
+		for (const part of text.match(/\s*\S+/gu) ?? []) this.word(part, attributes);
 	}
 
-	word(part) {
-		const text = part.trim();
-		if (!this.line) this.roll();
-		const joined = this.line.textContent && /^\s/u.test(part) ? ` ${text}` : text;
-		this.line.append(joined);
-		if (this.line.textContent === text || this.fits()) return;
-		if (!/^\s/u.test(part)) return; // the rest of a word stays with it
+	word(part, attributes) {
+		this.line ??= this.roll(attributes);
+		const isRest = !/^\s/u.test(part); // of a word, which stays with it
+		this.line.append(this.line.textContent && !isRest ? ` ${part.trim()}` : part.trim());
+		if (isRest || this.line.childNodes.length < 2 || this.fits()) return;
 		this.line.lastChild.remove();
-		this.roll();
-		this.line.append(text);
+		this.line = this.roll(attributes);
+		this.line.append(part.trim());
 	}
 
 	fits() {
-		return this.line.textContent.length <= this.width && this.line.scrollWidth <= this.line.clientWidth;
+		const { textContent, scrollWidth, clientWidth } = this.line;
+		return [...textContent].length <= width && scrollWidth <= clientWidth;
 	}
 
-	roll() {
-		this.line = make("p", this.language ?? {});
-		this.box.append(this.line);
-		while (this.box.children.length > this.most) this.box.firstChild.remove();
-		if (this.box.children.length < 2 || calm()) return;
-		const step = this.line.offsetHeight;
-		this.box.animate([{ transform: `translateY(${step}px)` }, { transform: "none" }], { duration: 180, easing: "ease-out" });
+	roll(attributes) {
+		const line = make("p", attributes);
+		this.box.append(line);
+		if (this.box.children.length > this.most) {
+			this.box.firstChild.remove();
+			const step = `translateY(${line.offsetHeight}px)`;
+			if (!calm()) this.box.animate({ transform: [step, "none"] }, { duration: 180, easing: "ease-out" });
+		}
+		return line;
 	}
 
 	clear() {
-		this.box.textContent = "";
+		this.box.replaceChildren();
 		this.line = null;
 	}
 }
 
-const target = new RollUp(document.getElementById("lines"), whole("lines", 2, 1, 6));
-const sourceBox = document.getElementById("source");
-sourceBox.hidden = query.get("source") !== "1";
-const source = new RollUp(sourceBox, 1);
-const state = document.getElementById("state");
-let quiet, seen = -1;
+const target = new RollUp($("lines"), lines);
+const source = new RollUp($("source"), 1);
+$("source").hidden = query.get("source") !== "1";
+let last, silence;
 
-function write(roll, text) {
+function stir() {
 	root.classList.remove("hide");
-	clearTimeout(quiet);
-	if (query.has("hide")) quiet = setTimeout(() => root.classList.add("hide"), 1000 * whole("hide", 8, 1, 3600));
-	roll.add(text);
+	clearTimeout(silence);
+	if (query.has("hide")) silence = setTimeout(() => root.classList.add("hide"), 1000 * number("hide", 8, 1, 3600));
 }
 
-function take(kind, event) {
-	if (kind === "delta") {
-		const isSource = event.track === "source";
-		if (isSource && sourceBox.hidden) return;
-		const { sentence } = event;
-		const gap = !isSource && sentence !== seen && !/^\s/u.test(event.delta) ? " " : "";
-		if (!isSource) seen = sentence;
-		write(isSource ? source : target, gap + event.delta);
-	} else if (kind === "snapshot") {
-		target.clear();
-		source.clear();
-		target.language = language(event.languages?.[1]);
-		source.language = language(event.languages?.[0]);
-		for (const sentence of event.sentences ?? []) write(target, ` ${sentence.text}`);
-		seen = event.sentences?.at(-1)?.sentence ?? -1;
-	}
+function say(text) {
+	$("state").textContent = text;
+	$("state").hidden = !text;
 }
 
-const room = query.get("room");
-const say = (text) => ((state.textContent = text), (state.hidden = !text));
-if (room) listen(room, take, (name) => say(name === "live" ? "" : "Offline"));
-else say("This page needs the name of a room: /captions?room=name");
+const ignore = () => {};
+if (!query.get("room")) say("This page needs the name of a room: /captions?room=name");
+else listen(query.get("room"), {
+	heard: (list) => source.add(` ${list.join(" ")}`, { dir: "auto" }),
+	wrote: (text, { sentence, track }) => {
+		stir();
+		target.add(sentence === last ? text : ` ${text}`, language(track));
+		last = sentence;
+	},
+	clear: () => [target, source].forEach((roll) => roll.clear()),
+	state: (name) => say(name === "waiting" ? "Offline" : ""),
+	tentative: ignore,
+	done: ignore,
+}, query.get("lang") ?? undefined);

@@ -13,15 +13,8 @@ const WORDS_PER_MESSAGE = 100;
 const SILENCE_MS = 40_000; // the server sends a heartbeat every 15 s
 const FIRST_WAIT_MS = 400;
 const LONGEST_WAIT_MS = 15_000;
-const ENDINGS = new Map([
-	[1000, "The session has ended."],
-	[4400, "The server did not understand this page; load it again."],
-	[4401, "This server needs a token."],
-	[4403, "This address may not use the server, or not this room."],
-	[4404, "The server knows no such model or room."],
-	[4408, "The session was idle and has ended; the next word begins a new one."],
-	[4409, "The session goes on in another window."],
-]);
+// Not lost but over: ended, not understood, not allowed, not found, idle, taken over, too much.
+const OVER = [1000, 4400, 4401, 4403, 4404, 4408, 4409, 4413];
 
 export const words = (text) => text.split(/\s+/u).filter(Boolean);
 
@@ -52,6 +45,7 @@ export class Translator {
 		url.protocol = url.protocol.replace("http", "ws");
 		if (this.model) url.searchParams.set("model", this.model);
 		if (this.room) url.searchParams.set("room", this.room);
+		if (this.resumeToken) url.searchParams.set("resume", 1);
 		this.become("connecting");
 		const socket = new WebSocket(url, this.token ? ["hmt.v1", `hmt.token.${this.token}`] : []);
 		this.socket = socket;
@@ -143,9 +137,9 @@ export class Translator {
 
 	lost(code) {
 		clearTimeout(this.watch);
-		if (ENDINGS.has(code) && !this.moves) {
+		if (OVER.includes(code) && !this.moves) {
 			this.forget();
-			return this.leaving || this.become("closed", ENDINGS.get(code));
+			return this.leaving || this.become("closed", code);
 		}
 		const longest = Math.min(FIRST_WAIT_MS * 2 ** this.attempts++, LONGEST_WAIT_MS);
 		const wait = Math.max(longest * (0.5 + Math.random() / 2), this.retryAfter ?? 0);
@@ -163,8 +157,6 @@ export class Translator {
 		this.n = hmt.n ?? this.n;
 		switch (type.replace("session.", "")) {
 			case "created":
-				if (!this.resumeToken) this.live(session);
-				break;
 			case "resumed":
 				this.answered(hmt);
 				this.live(session);

@@ -23,7 +23,7 @@ export class Dial {
 		this.fold.hidden = !box.children.length;
 	}
 
-	control({ name, range, default: usual, meaning = "", applies }) {
+	control({ name, range, default: usual, meaning = "" }) {
 		const id = `knob-${name}`;
 		const isWhole = range.every(Number.isInteger) && Number.isInteger(usual) && range[1] > 1;
 		const step = isWhole ? 1 : 0.05;
@@ -34,9 +34,8 @@ export class Dial {
 		input.addEventListener("input", () => this.move(name, Number(input.value)));
 		this.controls[name] = { input, output, usual, isWhole };
 		this.set(name, usual);
-		const about = `${meaning && `${meaning[0].toUpperCase()}${meaning.slice(1)}, `}${WHEN[applies] ?? ""}.`;
-		return make("div", { class: "knob" }, make("label", { for: id }, NAMES[name] ?? name), output, input,
-			make("p", { id: `${id}-about`, class: "quiet" }, about));
+		return make("div.knob", {}, make("label", { for: id }, NAMES[name] ?? name), output, input,
+			make("p.quiet.about", { id: `${id}-about` }, meaning));
 	}
 
 	set(name, value) {

@@ -1,4 +1,4 @@
-// Where words come from: typing, pasting, a sample at speaking pace, the browser's speech recognition.
+// Where words come from: typing, pasting, a sample at speaking pace, speech recognition.
 
 import { words } from "./client.js";
 
@@ -103,7 +103,6 @@ export async function staysLocal(lang) {
 const FAILURES = {
 	"not-allowed": "The browser does not allow the microphone here.",
 	"audio-capture": "There is no microphone.",
-	"language-not-supported": "The browser does not recognise this language.",
 	network: "The browser's speech recognition cannot be reached.",
 };
 

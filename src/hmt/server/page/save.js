@@ -2,8 +2,7 @@
 
 const WIDTH = 42, LINES = 2, LEAST = 833, MOST = 7000, GAP = 80, QUIET = 1500, PER_SECOND = 17;
 
-const WIDE = /[\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60]/gu;
-const cells = (text) => [...text].length + (text.match(WIDE)?.length ?? 0);
+const cells = (text) => [...text].length;
 
 const clock = (ms, mark) => {
 	const whole = Math.round(ms);
@@ -50,9 +49,8 @@ const FORMATS = {
 		`${k + 1}\n${clock(start, ",")} --> ${clock(end, ",")}\n${lines.map(safe).join("\n")}\n`).join("\n"),
 	vtt: (rows, zero) => ["WEBVTT\n", ...cues(rows, zero).map(({ start, end, lines }) =>
 		`${clock(start, ".")} --> ${clock(end, ".")}\n${lines.map(escaped).join("\n")}\n`)].join("\n"),
-	jsonl: (rows) => rows.map((row, index) => JSON.stringify(row.record ?? {
-		event: "end", sentence: index, source: text(row, "source"), text: text(row, "target"),
-		reason: row.reason ?? null }) + "\n").join(""),
+	jsonl: (rows) => rows.map((row) =>
+		JSON.stringify(row.record ?? { source: text(row, "source"), prediction: text(row, "target") }) + "\n").join(""),
 };
 
 export function save(kind, rows, zero) {

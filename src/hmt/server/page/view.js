@@ -1,8 +1,13 @@
 // The running text: one row per sentence, original and translation; words are placed once.
 
-export function make(tag, attributes = {}, ...children) {
+import { words } from "./client.js";
+
+// make("p.quiet", { lang: "de" }, ...)
+export function make(kind, attributes = {}, ...children) {
+	const [tag, ...classes] = kind.split(".");
 	const node = document.createElement(tag);
-	for (const name in attributes) node.setAttribute(name, attributes[name]);
+	node.classList.add(...classes);
+	for (const key in attributes) node.setAttribute(key, attributes[key]);
 	node.append(...children);
 	return node;
 }
@@ -46,7 +51,7 @@ export class Transcript {
 		this.follow();
 	}
 
-	wrote(text, { sentence, source_words: read, words = [], confidence = [], log_prob = [], forced }) {
+	wrote(text, { sentence, source_words: read, words: facts = [], confidence = [], log_prob = [], forced }) {
 		if (this.row?.sentence != null && this.row.sentence !== sentence) this.end(this.row);
 		const row = this.current();
 		row.sentence = sentence;
@@ -54,10 +59,10 @@ export class Transcript {
 		const each = (values) => (k) => (values.length === parts.length ? values[k] : undefined);
 		const least = confidence.length ? Math.min(...confidence.map((value) => value ?? 1)) : null;
 		parts.forEach((part, k) => this.addTarget(row, part, {
-			read: each(words)(k)?.read ?? read,
+			read: each(facts)(k)?.read ?? read,
 			confidence: each(confidence)(k) ?? least,
 			logProb: each(log_prob)(k),
-			forced: each(words)(k)?.forced ?? forced,
+			forced: each(facts)(k)?.forced ?? forced,
 			at: performance.now(),
 			waits: row.waits.splice(0),
 		}));
@@ -74,7 +79,9 @@ export class Transcript {
 	done({ source, reason, record }) {
 		const { row } = this;
 		if (!row) return null;
-		const rest = row.source.splice(source?.trim() ? source.trim().split(/\s+/u).length : row.source.length);
+		const own = source ? words(source) : row.source.map(({ text }) => text);
+		if (row.source.length < own.length) this.heard(own.slice(row.source.length)); // came too late to hear it
+		const rest = row.source.splice(own.length);
 		for (const { node, column } of rest) [node, column].forEach((one) => one?.remove());
 		Object.assign(row, { reason, record });
 		this.end(row);
@@ -84,20 +91,24 @@ export class Transcript {
 
 	// ---- rows
 
+	both() {
+		return [0, 1].map((k) => language(this.languages[k]));
+	}
+
 	current() {
 		return (this.row ??= this.begin());
 	}
 
 	begin() {
 		const number = this.rows.length + 1;
-		const [source, target] = [0, 1].map((k) => language(this.languages[k]));
+		const [source, target] = this.both();
 		const row = { source: [], target: [], waits: [], read: 0 };
-		row.button = make("button", { class: "number bare", "aria-label": `Sentence ${number}: why did it wait?` }, number);
-		row.tail = make("span", { class: "tail" });
-		row.sourceLine = make("p", { class: "source", ...source }, row.tail);
-		row.targetLine = make("p", { class: "target", ...target });
-		row.gloss = make("div", { class: "gloss", dir: source.dir });
-		row.node = make("li", { class: "row open" }, row.button, row.sourceLine, row.targetLine, row.gloss);
+		row.button = make("button.number.bare", { "aria-label": `Sentence ${number}: why did it wait?` }, number);
+		row.tail = make("span.tail");
+		row.sourceLine = make("p.source", source, row.tail);
+		row.targetLine = make("p.target", target);
+		row.gloss = make("div.gloss", { dir: source.dir });
+		row.node = make("li.row.open", {}, row.button, row.sourceLine, row.targetLine, row.gloss);
 		this.rows.push(row);
 		this.list.append(row.node);
 		return row;
@@ -112,7 +123,7 @@ export class Transcript {
 	}
 
 	addSource(row, word) {
-		word.node = make("span", { class: "s ahead" }, word.text);
+		word.node = make("span.s.ahead", {}, word.text);
 		row.tail.before(row.source.length ? " " : "", word.node);
 		row.source.push(word);
 		if (this.layout === "timing") this.addColumn(row, word);
@@ -126,7 +137,7 @@ export class Transcript {
 			return;
 		}
 		const word = { ...facts, text: part.trim(), row };
-		word.node = make("span", { class: `w ${ink(facts.confidence)}${facts.forced ? " forced" : ""}` }, word.text);
+		word.node = make(`span.w.${ink(facts.confidence)}${facts.forced ? ".forced" : ""}`, {}, word.text);
 		word.node.word = word;
 		row.targetLine.append(last ? " " : "", word.node);
 		row.target.push(word);
@@ -142,9 +153,9 @@ export class Transcript {
 	// ---- each word under what was heard
 
 	addColumn(row, word) {
-		const [source, target] = [0, 1].map((k) => language(this.languages[k]));
-		word.under = make("span", { class: "target", ...target });
-		word.column = make("span", { class: "column" }, make("span", { class: "source", ...source }, word.text), word.under);
+		const [source, target] = this.both();
+		word.under = make("span.target", target);
+		word.column = make("span.column", {}, make("span.source", source, word.text), word.under);
 		row.gloss.append(word.column);
 	}
 

@@ -1,6 +1,6 @@
 // Why did it wait? What had been heard when a word was written, and how confident the model was.
 
-import { language, make } from "./view.js";
+import { make } from "./view.js";
 
 const percent = (share) => `${Math.round(100 * share)} %`;
 
@@ -17,16 +17,16 @@ export class Why {
 		const at = row.target.indexOf(word);
 		const heard = row.source.map(({ text }) => text);
 		const read = Math.min(word.read ?? heard.length, heard.length);
-		const [source, target] = this.transcript.languages.map(language);
+		const [source, target] = this.transcript.both();
 		const { moments, limit } = this.moments(word, at, read);
 		this.box.replaceChildren(
-			make("div", { class: "step" }, this.step("Previous word", "←", row.target[at - 1]),
-				make("p", { class: "picked", ...target }, word.text), this.step("Next word", "→", row.target[at + 1])),
-			make("p", { class: "heard", ...source }, make("b", {}, heard.slice(0, read).join(" ")),
-				make("span", { class: "hidden" }, " – written here – "), heard.slice(read).join(" ")),
-			make("ol", { class: "bars" }, ...moments.map(([count, confidence], k) =>
+			make("div.step", {}, this.step("Previous word", "←", row.target[at - 1]),
+				make("p.picked", target, word.text), this.step("Next word", "→", row.target[at + 1])),
+			make("p.heard", source, make("b", {}, heard.slice(0, read).join(" ")),
+				make("span.hidden", {}, " – written here – "), heard.slice(read).join(" ")),
+			make("ol.bars", {}, ...moments.map(([count, confidence], k) =>
 				this.bar(heard[count - 1] ?? "", confidence, limit, k === moments.length - 1))),
-			make("p", { class: "quiet" }, this.summary(word, read, moments.length - 1, limit)));
+			make("p.quiet", {}, this.summary(word, read, moments.length - 1, limit)));
 	}
 
 	step(label, arrow, word) {
@@ -39,8 +39,8 @@ export class Why {
 		return button;
 	}
 
-	// Words heard and confidence at each moment at which the word could be written; the last wrote it.
-	// The record of a finished sentence has them all; before, there is what was reported on the way.
+	// Words heard and confidence at each moment at which it could be written, the last of which wrote it:
+	// the record of a finished sentence has all, before there is what was reported on the way.
 	moments(word, at, read) {
 		const { record, target } = word.row;
 		const limit = record?.settings?.threshold ?? word.waits.at(-1)?.threshold ?? this.threshold();
@@ -56,18 +56,18 @@ export class Why {
 	}
 
 	bar(after, confidence, limit, wrote) {
-		const bar = make("span", { class: "bar", "aria-hidden": "true" }, make("i"), make("em"));
+		const bar = make("span.bar", { "aria-hidden": "true" }, make("i"), make("em"));
 		bar.style.setProperty("--share", confidence);
 		bar.style.setProperty("--limit", limit);
-		return make("li", { class: wrote ? "wrote" : "" }, make("span", {}, `… ${after}`), bar, make("span", {}, percent(confidence)));
+		return make(wrote ? "li.wrote" : "li", {}, make("span", {}, `… ${after}`), bar, make("span", {}, percent(confidence)));
 	}
 
 	summary({ row, logProb, forced }, read, waits, limit) {
 		const wait = waits < 1
-			? "It was written at the first moment it could be."
-			: `It waited ${waits === 1 ? "once" : `${waits} times`}, less confident than the ${percent(limit)} that suffice.`;
-		const rule = forced ? " This was the last moment allowed, so it had to be written." : "";
-		const chance = logProb == null ? "" : ` The model gave it a probability of ${percent(Math.exp(logProb))}.`;
+			? "It did not have to wait."
+			: `At ${waits} earlier ${waits > 1 ? "moments" : "moment"} the model was less than ${percent(limit)} confident.`;
+		const rule = forced ? " This was the last moment allowed." : "";
+		const chance = logProb == null ? "" : ` Its probability was ${percent(Math.exp(logProb))}.`;
 		return `Written after ${read} of ${row.source.length} words. ${wait}${rule}${chance}`;
 	}
 }
