@@ -59,7 +59,7 @@ $("message").lastElementChild.onclick = () => say("");
 function connect(room) {
 	live?.close();
 	const settings = { granularity: "word", detail: true, knobs: { ...live?.settings.knobs } };
-	const own = (live = new Translator({ model: model?.id, room, token, settings }));
+	const own = (live = new Translator({ model: model.id, room, token, settings }));
 	own.on("state", (name, detail) => {
 		if (own !== live) return;
 		state(name);
@@ -240,25 +240,20 @@ const named = (code) => new Intl.DisplayNames("en", { type: "language" }).of(cod
 
 function choose(chosen) {
 	model = chosen;
-	const [from, to] = (transcript.languages = model.hmt.languages ?? []);
-	if (!from) return;
+	const { source_language: from, target_language: to, knobs } = model.hmt;
+	transcript.languages = [from, to];
+	dial.show(knobs);
 	$("pair").replaceChildren(named(from), make("span.arrow", { role: "img", "aria-label": "to" }), named(to));
 	$("word").placeholder = $("word-label").textContent = `Type ${named(from)}`;
 	$("sample").replaceChildren(...samples(from).map(([name, text]) => make("option", { value: text }, name)));
 	body.classList.toggle("mute", !$("sample").length);
-	dial.show(model.hmt.knobs);
 }
 
 async function start() {
-	try {
-		const { data } = await (await fetch("v1/models")).json();
-		choose(data.find(({ id }) => id === query.get("model")) ?? data[0]);
-	} catch {
-		say("The server does not answer; the page tries again by itself.");
-		setTimeout(start, 3000);
-		return;
-	}
-	say("");
+	const answer = await fetch("v1/models").then((found) => found.json(), () => null);
+	say(answer ? "" : "The server does not answer; the page tries again by itself.");
+	if (!answer) return setTimeout(start, 3000);
+	choose(answer.data.find(({ id }) => id === query.get("model")) ?? answer.data[0]);
 	if (query.has("listen")) return follow(query.get("listen"));
 	for (const button of all("[data-do=mic]")) button.hidden = !Recognition;
 	const room = query.get("room");
