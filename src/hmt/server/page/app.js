@@ -25,6 +25,7 @@ let pasted = false;
 const transcript = new Transcript($("stage"), $("rows"), (word) => {
 	why.show(word);
 	openRail(true);
+	if ($("tune").offsetParent) word.node.scrollIntoView(); // the sheet would cover it
 	$("why").scrollIntoView({ block: "nearest" });
 });
 const why = new Why($("why-body"), transcript, () => threshold);

@@ -75,7 +75,6 @@ function say(text) {
 	$("state").hidden = !text;
 }
 
-const ignore = () => {};
 if (!query.get("room")) say("This page needs the name of a room: /captions?room=name");
 else listen(query.get("room"), {
 	heard: (list) => source.add(` ${list.join(" ")}`, { dir: "auto" }),
@@ -86,6 +85,4 @@ else listen(query.get("room"), {
 	},
 	clear: () => [target, source].forEach((roll) => roll.clear()),
 	state: (name) => say(name === "waiting" ? "Offline" : ""),
-	tentative: ignore,
-	done: ignore,
 }, query.get("lang") ?? undefined);

@@ -5,14 +5,13 @@
 //	live.connect();
 //	live.append("Guten Morgen, meine Damen und Herren.");
 //
-// Events: state(name, detail), heard(words), tentative(text), delta(text, facts), done(facts),
-// waiting(facts), updated(session, applies), notice(facts), problem(message, code).
+// Events: state, heard, tentative, delta, done, waiting, updated, notice, problem.
 // A lost connection is taken up again by itself: no word is lost, none is shown twice.
 
-const WORDS_PER_MESSAGE = 100;
+const CHUNK = 100; // words in a message
 const SILENCE_MS = 40_000; // the server sends a heartbeat every 15 s
 const FIRST_WAIT_MS = 400;
-const LONGEST_WAIT_MS = 15_000;
+const MOST_WAIT_MS = 15_000;
 // Not lost but over: ended, not understood, not allowed, not found, idle, taken over, too much.
 const OVER = [1000, 4400, 4401, 4403, 4404, 4408, 4409, 4413];
 
@@ -62,8 +61,8 @@ export class Translator {
 
 	append(text) {
 		const list = Array.isArray(text) ? text : words(text);
-		for (let at = 0; at < list.length; at += WORDS_PER_MESSAGE) {
-			this.keep("append", {}, { words: list.slice(at, at + WORDS_PER_MESSAGE) });
+		for (let at = 0; at < list.length; at += CHUNK) {
+			this.keep("append", {}, { words: list.slice(at, at + CHUNK) });
 		}
 		this.hear(list);
 	}
@@ -141,7 +140,7 @@ export class Translator {
 			this.forget();
 			return this.leaving || this.become("closed", code);
 		}
-		const longest = Math.min(FIRST_WAIT_MS * 2 ** this.attempts++, LONGEST_WAIT_MS);
+		const longest = Math.min(FIRST_WAIT_MS * 2 ** this.attempts++, MOST_WAIT_MS);
 		const wait = Math.max(longest * (0.5 + Math.random() / 2), this.retryAfter ?? 0);
 		this.retryAfter = 0;
 		this.become("waiting", wait);

@@ -8,9 +8,9 @@ const FAST = 15; // below the 20 words per second that the server takes
 const SAMPLES = {
 	de: [
 		["Everyday", "Ich habe gestern leider keine Zeit gehabt, dich noch anzurufen."],
-		["A question", "Können Sie mir bitte sagen, wann der nächste Zug nach Leipzig fährt?"],
-		["A late verb", "Wir sollten den Vorschlag, den die Kommission im vergangenen Jahr gemacht hat, nicht ohne eine gründliche Aussprache in diesem Haus ablehnen."],
-		["Numbers", "Im Jahr 2024 haben mehr als 3500 Menschen an 12 Kursen teilgenommen."],
+		["A question", "Wann hast du zum letzten Mal mit deiner Schwester gesprochen?"],
+		["A late verb", "Ich möchte Ihnen für alles, was Sie für unser Land getan haben, von Herzen danken."],
+		["Numbers", "Das Buch hat 300 Seiten, und ich habe erst 50 gelesen."],
 	],
 };
 

@@ -12,7 +12,7 @@ export function listen(room, { heard, tentative, wrote, done, clear, state }, tr
 			const { sentences = [], open = "" } = tracks[track] ?? {};
 			sentences.forEach((text, k) => {
 				wrote(` ${text}`, { sentence: k - sentences.length, track });
-				done({});
+				done?.({});
 			});
 			if (open) wrote(open, { track });
 			take.state({ state: now });
@@ -22,8 +22,8 @@ export function listen(room, { heard, tentative, wrote, done, clear, state }, tr
 			track ??= event.track;
 			if (event.track === track) wrote(event.delta, event);
 		},
-		sentence: (event) => event.track === track && done(event),
-		tentative: ({ text }) => tentative(text),
+		sentence: (event) => event.track === track && done?.(event),
+		tentative: ({ text }) => tentative?.(text),
 		state: ({ state: now }) => state({ live: "listening", waiting: "away" }[now] ?? now),
 	};
 	const open = () => {

@@ -4,11 +4,7 @@ const WIDTH = 42, LINES = 2, LEAST = 833, MOST = 7000, GAP = 80, QUIET = 1500, P
 
 const cells = (text) => [...text].length;
 
-const clock = (ms, mark) => {
-	const whole = Math.round(ms);
-	const two = (value) => String(Math.floor(value)).padStart(2, "0");
-	return `${two(whole / 3_600_000)}:${two((whole / 60_000) % 60)}:${two((whole / 1000) % 60)}${mark}${String(whole % 1000).padStart(3, "0")}`;
-};
+const clock = (ms, mark) => new Date(ms).toISOString().slice(11, 23).replace(".", mark); // below a day
 
 // Cues close at the end of a sentence, at two full lines, after a silence, or when they are old.
 export function cues(rows, zero) {
@@ -55,10 +51,9 @@ const FORMATS = {
 
 export function save(kind, rows, zero) {
 	const used = rows.filter((row) => row.target.length || row.source.length);
-	const blob = new Blob([FORMATS[kind](used, zero)], { type: `text/${kind === "vtt" ? "vtt" : "plain"};charset=utf-8` });
 	const link = document.createElement("a");
-	link.href = URL.createObjectURL(blob);
-	link.download = `hmt-${new Date().toISOString().slice(0, 16).replaceAll(":", "")}.${kind}`;
+	link.href = URL.createObjectURL(new Blob([FORMATS[kind](used, zero)]));
+	link.download = `hmt.${kind}`;
 	link.click();
 	setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
 }

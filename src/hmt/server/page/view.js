@@ -58,11 +58,12 @@ export class Transcript {
 		const parts = text.match(/\s*\S+/gu) ?? [];
 		const each = (values) => (k) => (values.length === parts.length ? values[k] : undefined);
 		const least = confidence.length ? Math.min(...confidence.map((value) => value ?? 1)) : null;
+		const isOver = /[.!?…]$/u.test(row.source.at(-1)?.text ?? "") && read >= row.source.length; // nothing to wait for
 		parts.forEach((part, k) => this.addTarget(row, part, {
 			read: each(facts)(k)?.read ?? read,
 			confidence: each(confidence)(k) ?? least,
 			logProb: each(log_prob)(k),
-			forced: each(facts)(k)?.forced ?? forced,
+			forced: !isOver && (each(facts)(k)?.forced ?? forced),
 			at: performance.now(),
 			waits: row.waits.splice(0),
 		}));
