@@ -154,43 +154,30 @@ export class Translator {
 		this.watch = setTimeout(() => (this.socket.close(), this.lost(0)), SILENCE_MS);
 		if (hmt.n <= this.n) return; // shown before the connection was lost
 		this.n = hmt.n ?? this.n;
-		switch (type.replace("session.", "")) {
-			case "created":
-			case "resumed":
-				this.answered(hmt);
-				this.live(session);
-				break;
-			case "updated":
-				this.emit("updated", session, hmt.applies);
-				break;
-			case "input_text.accepted":
-				this.answered(hmt);
-				this.emit("tentative", hmt.tentative);
-				break;
-			case "input_transcript.delta":
-				this.hear(words(delta));
-				break;
-			case "output_transcript.delta":
-				this.shown += delta;
-				this.offset = hmt.offset + [...delta].length;
-				this.emit("delta", delta, hmt);
-				break;
-			case "output_transcript.done":
-				this.open.splice(0, words(hmt.source).length);
-				this.shown = "";
-				this.sentence = hmt.sentence + 1;
-				this.emit("done", hmt);
-				break;
-			case "notice":
-				this.moves ||= hmt.code === "going_away"; // another server takes over
-				this.emit("notice", hmt);
-				break;
-			case "waiting":
-				this.emit("waiting", hmt);
-				break;
-			case "error":
-				this.retryAfter = 1000 * (error.retry_after ?? 0);
-				this.emit("problem", error.message, error.code);
+		const kind = type.replace("session.", "");
+		if (kind === "created" || kind === "resumed") {
+			this.answered(hmt);
+			this.live(session);
+		} else if (kind === "updated") this.emit("updated", session, hmt.applies);
+		else if (kind === "input_text.accepted") {
+			this.answered(hmt);
+			this.emit("tentative", hmt.tentative);
+		} else if (kind === "input_transcript.delta") this.hear(words(delta));
+		else if (kind === "output_transcript.delta") {
+			this.shown += delta;
+			this.offset = hmt.offset + [...delta].length;
+			this.emit("delta", delta, hmt);
+		} else if (kind === "output_transcript.done") {
+			this.open.splice(0, words(hmt.source).length);
+			this.shown = "";
+			this.sentence = hmt.sentence + 1;
+			this.emit("done", hmt);
+		} else if (kind === "waiting" || kind === "notice") {
+			this.moves ||= hmt.code === "going_away"; // another server takes over
+			this.emit(kind, hmt);
+		} else if (kind === "error") {
+			this.retryAfter = 1000 * (error.retry_after ?? 0);
+			this.emit("problem", error.message, error.code);
 		}
 	}
 
