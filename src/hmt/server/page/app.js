@@ -16,11 +16,9 @@ const token = new URLSearchParams(location.hash.slice(1)).get("token"); // stays
 const zero = performance.now();
 const TRACE = 120; // quarters of a second
 
-let live, model;
+let live;
 let threshold = 0.5;
 let pasted = false;
-
-// ---- the text
 
 const transcript = new Transcript($("stage"), $("rows"), (word) => {
 	why.show(word);
@@ -40,7 +38,7 @@ function finished(facts) {
 // ---- messages and state
 
 const STATES = {
-	connecting: "Connecting", live: "Connected", waiting: "Lost, trying again", closed: "Ended",
+	connecting: "Connecting", live: "Connected", waiting: "Not connected, trying again", closed: "Ended",
 	listening: "Listening", away: "The speaker is away",
 };
 
@@ -55,12 +53,10 @@ function say(text) {
 }
 $("message").lastElementChild.onclick = () => say("");
 
-// ---- a session
-
 function connect(room) {
 	live?.close();
-	const settings = { granularity: "word", detail: true, knobs: { ...live?.settings.knobs } };
-	const own = (live = new Translator({ model: model.id, room, token, settings }));
+	const settings = { detail: true, knobs: { ...live?.settings.knobs } };
+	const own = (live = new Translator({ model: query.get("model"), room, token, settings }));
 	own.on("state", (name, detail) => {
 		if (own !== live) return;
 		state(name);
@@ -116,8 +112,6 @@ function lag() {
 	const points = trace.map((value, k) => [2 * (TRACE - trace.length + k), 38 - scale * value]);
 	$("trace").firstElementChild.setAttribute("points", points.join(" "));
 }
-
-// ---- input
 
 const pace = new Pace((word) => live.append([word]), ({ playing, queue }) => {
 	for (const button of all("[data-do=play]")) button.firstChild.data = playing ? "Pause" : "Play";
@@ -192,8 +186,6 @@ document.addEventListener("keydown", (event) => {
 	tasks[key]();
 });
 
-// ---- view
-
 document.addEventListener("change", ({ target: { name, id, value, checked } }) => {
 	if (name === "layout") transcript.show(value);
 	if (id === "show-source") $("rows").classList.toggle("alone", !checked);
@@ -205,8 +197,6 @@ document.addEventListener("change", ({ target: { name, id, value, checked } }) =
 });
 $("size").oninput = ({ target }) => root.style.setProperty("--scale", target.value);
 for (const radio of all("[name=theme]")) radio.checked = radio.value === (root.dataset.theme ?? "auto");
-
-// ---- rooms
 
 function share(room) {
 	const link = (path) => new URL(path + encodeURIComponent(room), document.baseURI).href;
@@ -235,33 +225,30 @@ function follow(room) {
 	awake();
 }
 
-// ---- start
-
 const named = (code) => new Intl.DisplayNames("en", { type: "language" }).of(code);
 
-function choose(chosen) {
-	model = chosen;
-	const { source_language: from, target_language: to, knobs } = model.hmt;
+function choose({ hmt: { source_language: from, target_language: to, knobs } }) {
 	transcript.languages = [from, to];
 	dial.show(knobs);
 	$("pair").replaceChildren(named(from), make("span.arrow", { role: "img", "aria-label": "to" }), named(to));
-	$("word").placeholder = $("word-label").textContent = `Type ${named(from)}`;
+	$("word").placeholder = $("word").ariaLabel = `Type ${named(from)}`;
 	$("sample").replaceChildren(...samples(from).map(([name, text]) => make("option", { value: text }, name)));
 	body.classList.toggle("mute", !$("sample").length);
 }
 
-async function start() {
+async function describe() {
 	const answer = await fetch("v1/models").then((found) => found.json(), () => null);
-	say(answer ? "" : "The server does not answer; the page tries again by itself.");
-	if (!answer) return setTimeout(start, 3000);
+	if (!answer) return setTimeout(describe, 3000);
 	choose(answer.data.find(({ id }) => id === query.get("model")) ?? answer.data[0]);
-	if (query.has("listen")) return follow(query.get("listen"));
-	for (const button of all("[data-do=mic]")) button.hidden = !Recognition;
-	const room = query.get("room");
-	if (room) share(room);
-	connect(room);
-	setInterval(lag, 250);
-	if (matchMedia("(pointer: fine)").matches) $("word").focus();
 }
 
-start();
+describe();
+const room = query.get("room");
+if (room) share(room);
+if (query.has("listen")) follow(query.get("listen"));
+else {
+	connect(room);
+	setInterval(lag, 250);
+	for (const button of all("[data-do=mic]")) button.hidden = !Recognition;
+	if (matchMedia("(pointer: fine)").matches) $("word").focus();
+}

@@ -113,11 +113,13 @@ export class Translator {
 		this.emit("heard", list);
 	}
 
-	// What a server needs that knows nothing of the session: the words and the text of its sentence.
+	// With what a server needs that knows nothing of the session: the words and text of its sentence.
 	resume() {
-		const { resumeToken: token, n: after, accepted: source_seq, open: open_sentence } = this;
-		const { shown, sentence, offset, settings } = this;
-		const hmt = { token, after, source_seq, open_sentence, shown, sentence, offset, knobs: settings.knobs };
+		const { resumeToken: token, n: after, accepted: source_seq, shown, sentence, offset } = this;
+		const unsent = this.unanswered.flatMap((message) => message.words ?? []).length;
+		const open_sentence = this.open.slice(0, Math.max(this.open.length - unsent, 0));
+		const { knobs } = this.settings;
+		const hmt = { token, after, source_seq, open_sentence, shown, sentence, offset, knobs };
 		this.send({ type: "session.resume", hmt });
 	}
 

@@ -109,7 +109,7 @@ export class Transcript {
 		row.sourceLine = make("p.source", source, row.tail);
 		row.targetLine = make("p.target", target);
 		row.gloss = make("div.gloss", { dir: source.dir });
-		row.node = make("li.row.open", {}, row.button, row.sourceLine, row.targetLine, row.gloss);
+		row.node = make("div.row.open", {}, row.button, row.sourceLine, row.targetLine, row.gloss);
 		this.rows.push(row);
 		this.list.append(row.node);
 		return row;
