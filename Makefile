@@ -30,7 +30,7 @@ check: $(STAMP)
 test: check
 	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n $(JOBS) --dist worksteal --durations=10 tests
 
-# SimulEval and OmniSTEval pin old packages: they get an environment of their own, and the tests that
+# SimulEval, OmniSTEval and SimulStream pin old packages: they get an environment of their own, and the tests that
 # run them are told where: HMT_SIMULEVAL_VENV=.venv-scorers make test
 SCORERS := .venv-scorers
 scorers: $(SCORERS)/.installed
@@ -39,6 +39,8 @@ $(SCORERS)/.installed: constraints.txt
 	@test -x $(SCORERS)/bin/python || $(PYTHON) -m venv $(SCORERS)
 	$(SCORERS)/bin/python -m pip install --quiet --disable-pip-version-check \
 	  simuleval==1.1.4 omnisteval==0.1.10 torch==2.13.0 tokenizers safetensors typer rich
+	# only its reader of logs is used, which needs none of its packages for speech
+	$(SCORERS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps simulstream==1.0.0
 	@touch $@
 
 # A bug planted on purpose must turn the tests red; see tests/planted/README.md.

@@ -157,7 +157,9 @@ def compare_trained(options: argparse.Namespace, folder: Path) -> list[Row]:
     references = None if text.references is None else [text.references[n] for n in lines]
     convert(full.system, folder)
     single, small = (Translator(folder, kind, options.threads) for kind in ("float32", "int8"))
-    session = ours.session(**({} if options.lower is None else {"lower": options.lower}))
+    session = ours.session(
+        by_line=True, **({} if options.lower is None else {"lower": options.lower})
+    )
     ways: dict[str, Callable[[list[str]], Live]] = {
         "our session": lambda words: session_live(session, words),
         "CTranslate2": lambda words: retranslate(single, full, words),

@@ -187,7 +187,7 @@ def test_a_long_stream_is_soaked() -> None:
     from soak import measure, running_text
 
     rows = list(measure(60))
-    assert [row["unit"] for row in rows] == ["MB", "x"] * 2
+    assert [row["unit"] for row in rows] == ["MB", "x"] * 3
     text = list(running_text(load(), 200))
     assert 200 / 31 < sum(word.endswith(".") for word in text) < 200 / 4
 

@@ -10,8 +10,6 @@ import sys
 import time
 from dataclasses import MISSING, fields
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -177,7 +175,7 @@ def test_average_of_snapshots_and_of_models(hmt: Call, world: Path) -> None:
 
 def test_translate_gives_a_line_for_a_line(hmt: Call) -> None:
     lines = "al brano sevi un hult .\n\n  oja   al celta\tun fesk amar .  \nun poet unheard"
-    answer = hmt("translate", "run", given=lines)
+    answer = hmt("translate", "run", "--by-line", given=lines)
     assert answer.code == 0 and answer.err == ""
     assert len(answer.out.splitlines()) == 4 and answer.out.endswith("\n")
     assert answer.out.splitlines()[1] == ""
@@ -193,8 +191,9 @@ def test_translate_takes_the_knobs_of_the_system(hmt: Call) -> None:
     source = "oja al celta kirt un fesk neva amar .\n"
 
     def first_read(*knobs: str) -> int:
-        events = hmt("translate", "run", *knobs, "--format", "jsonl", given=source).out.splitlines()
-        return int(json.loads(events[0])["source_words"])
+        out = hmt("translate", "run", *knobs, "--format", "jsonl", given=source).out
+        events = [json.loads(line) for line in out.splitlines()]
+        return next(int(event["source_words"]) for event in events if event["event"] == "write")
 
     assert first_read("--lower", "1", "--threshold", "0") == 1
     assert first_read("--lower=4", "--threshold=0.0") == 4
@@ -204,40 +203,19 @@ def test_translate_takes_the_knobs_of_the_system(hmt: Call) -> None:
 
 def test_events_tell_the_text_and_what_was_read(hmt: Call) -> None:
     lines = "al brano sevi un hult .\n\noja al celta un fesk amar .\n"
-    out = hmt("translate", "run", "--format", "jsonl", given=lines).out
+    out = hmt("translate", "run", "--by-line", "--format", "jsonl", given=lines).out
     events = [json.loads(line) for line in out.splitlines()]
     ends = [event for event in events if event["event"] == "end"]
-    assert [end["sentence"] for end in ends] == [0, 1, 2]
-    assert [end["source_words"] for end in ends] == [6, 0, 7]
-    plain = hmt("translate", "run", given=lines).out.splitlines()
-    for end, text in zip(ends, plain, strict=True):
+    assert [end["sentence"] for end in ends] == [0, 1]
+    assert [end["source_words"] for end in ends] == [6, 7]
+    plain = hmt("translate", "run", "--by-line", given=lines).out.splitlines()
+    assert plain[1] == ""
+    for end, text in zip(ends, plain[::2], strict=True):
         own = [e for e in events if e["sentence"] == end["sentence"] and e["event"] == "write"]
         assert "".join(event["text"] for event in own) == end["text"] == text
         reads = [event["source_words"] for event in own]
         assert reads == sorted(reads) and all(0 < n <= end["source_words"] for n in reads)
         assert all(0 <= event["confidence"] <= 1 for event in own)
-
-
-def test_a_word_read_in_part_is_not_read() -> None:
-    from hmt.cli.translate import Events
-    from hmt.systems.stream import Stream
-    from hmt.text.tokenizer import train_bpe
-
-    tokenizer = train_bpe(["unter schied"], 23, lowercase=False, tokenised=False)
-    first, second = tokenizer.encode("unter"), tokenizer.encode("schied")
-    assert len(second) > 1
-    ids, at = [*first, *second], len(first) + 1  # all is written after one piece of the second
-    stream = Stream(slot=0, knobs=None, source=ids, target=ids, reads=[at] * len(ids))
-    stream.states = [{at: 0.5}] * len(ids)
-    stream.log_probs = stream.arrived_at = stream.written_at = [0.0] * len(ids)
-    events = Events(
-        cast(Any, SimpleNamespace(source_tokenizer=tokenizer, target_tokenizer=tokenizer))
-    )
-    session = cast(Any, SimpleNamespace(stream=stream))
-    events.after(session, "", is_end=False)
-    told = events.after(session, "unter schied", is_end=False)
-    assert "".join(event["text"] for event in told) == "unter schied"
-    assert {(event["source_words"], event["confidence"]) for event in told} == {(1, 0.5)}
 
 
 def test_text_comes_out_while_the_sentence_is_still_going_in(world: Path) -> None:

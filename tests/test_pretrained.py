@@ -57,9 +57,8 @@ def test_waiting_for_more_source_is_a_dial() -> None:
 
 
 def test_running_text_is_cut_into_sentences() -> None:
-    """A model ends its translation with the first sentence it was taught to end."""
     text = "Wo ist der Bahnhof? Er ist mein Freund. Ich weiß nicht, was ich tun soll."
-    session = model().session(cuts_sentences=True)
+    session = model().session()
     out = "".join(session.push(word) for word in text.split()) + session.finish()
     assert {"station", "friend", "know"} <= set(out.replace(".", "").replace("?", "").split()), out
     assert "? " in out and ". " in out
@@ -91,7 +90,7 @@ def random_text(seed: int) -> str:
 
 @pytest.mark.parametrize("text", [*ODD, *map(random_text, range(30))])
 def test_no_text_upsets_it(text: str) -> None:
-    session = model().session()
+    session = model().session(by_line=True)
     out = "".join(session.push(word) for word in text.split()) + session.finish()
     if text.split():
         assert (

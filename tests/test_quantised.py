@@ -25,7 +25,7 @@ def test_eight_bits_change_the_weights_and_hardly_the_translation() -> None:
 
 def test_a_session_in_eight_bits_writes_what_translate_writes() -> None:
     model = hmt.load(int8=True)
-    session = model.session(lower=4)
+    session = model.session(by_line=True, lower=4)
     text = "".join(session.push(word) for word in LINES[0].split()) + session.finish()
     assert text == model.translate(LINES[:1], lower=4)[0].prediction
 

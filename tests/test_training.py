@@ -465,7 +465,7 @@ def test_validation_measures_what_the_model_will_do(data: Path, tmp_path: Path) 
     every = np.arange(len(valid))
     batch = collate(valid, every, torch.device("cpu"), every)
     with torch.no_grad():
-        loss = load_system(tmp_path)[0].eval().loss(batch).total.sum()
+        loss = load_system(tmp_path)[0].eval().validation_loss(batch).total.sum()
     assert last["loss"] == pytest.approx(float(loss) / valid.target_lengths.sum(), rel=1e-5)
 
 

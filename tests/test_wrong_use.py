@@ -200,6 +200,10 @@ CASES = {
     "translate": [
         ["translate", "run", "surplus"],
         ["translate", "run", "--format", "xml"],
+        ["translate", "run", "--input", "xml"],
+        ["translate", "run", "--timing", "source"],
+        ["translate", "run", "--by-line", "--input", "jsonl"],
+        ["translate", "run", "--caption-offset", "soon"],
         ["translate", "run", "--lower", "1,3"],
         *on_models("translate"),
         *on_knobs("translate", "run"),

@@ -135,7 +135,7 @@ def _learn(output: Path, console: "Console", is_fast: bool) -> None:
     model = load(output / "model")
     console.print("\nLive: below a word stands what was shown once it had been heard.\n")
     for pair in toy.sentences(SHOWN, UNSEEN_SEED):
-        play(model.session(), pair.source, console, is_fast)
+        play(model.session(by_line=True), pair.source, console, is_fast)
         console.print()
     _measure(model)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from hmt.cli import _knobs as knobs
+from hmt.cli import _longform as longform
 from hmt.cli._app import app
 from hmt.cli._model import DEVICE, MAX_BATCH, MODEL, TRUST, open_model
 from hmt.cli._progress import bars
@@ -72,6 +73,10 @@ def evaluate(
     batch: int | None = BATCH,
     device: str = DEVICE,
     trust: bool = TRUST,
+    is_longform: bool = longform.LONGFORM,
+    talk_sentences: int | None = longform.TALK_SENTENCES,
+    talks: Path | None = longform.TALKS,
+    unpunctuated: bool = longform.UNPUNCTUATED,
 ) -> None:
     """Measure quality and latency on a test set.
 
@@ -95,12 +100,14 @@ def evaluate(
         return
     if source is None or output is None:
         raise UserError("Give --source and --output, or an instances.log with --log.")
-    if comet is not None and target is None:
-        raise UserError("COMET needs references; give them with --target.")
     loaded = open_model(model, device, trust=trust)
     settings = list(knobs.sweep(knobs.given(context), loaded.system.Knobs, loaded.system.name))
     text = corpus.read_parallel(source, target)
     batch = batch or (64 if seconds_per_word is None else 1)
+    if is_longform:
+        form = longform.form_of(len(text.sources), talk_sentences, talks, unpunctuated)
+        longform.run(loaded, text, output, form, settings, scoring)
+        return
     with bars() as progress:
         points = corpus.evaluate(
             loaded, text, output, settings, batch=batch, scoring=scoring, progress=progress
@@ -110,7 +117,10 @@ def evaluate(
 
 
 def _refuse(context: typer.Context, names: Sequence[str], *, is_log: bool) -> None:
-    """Refuse options that would have no effect."""
+    """Refuse options that would have no effect, or that lack another."""
+    longform.refuse(context.params)
+    if context.params["comet"] is not None and context.params["target"] is None and not is_log:
+        raise UserError("COMET needs references; give them with --target.")
     given = [name for name in names if context.params.get(name) not in (None, False, "cpu")]
     if is_log:
         given += knobs.given(context)

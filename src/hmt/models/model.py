@@ -1,7 +1,7 @@
 """A model: a system with the tokenizers of its two languages, as `hmt.load` returns it."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +12,14 @@ from hmt.fast.int8 import quantise
 from hmt.fast.prepacked import make_ready
 from hmt.models.directory import ModelConfig, describe, load_system
 from hmt.streaming.engine import Engine
+from hmt.streaming.events import Event
+from hmt.streaming.live import MAX_SENTENCE_TOKENS
 from hmt.streaming.record import Record
 from hmt.streaming.recording import record_of
-from hmt.streaming.session import MAX_SENTENCE_TOKENS, Session
+from hmt.streaming.session import KEPT_SENTENCES, Session
 from hmt.systems.contract import System
 from hmt.systems.stream import Stream
 from hmt.text.language_pair import Tokenizers, open_tokenizers
-from hmt.text.sentences import SentenceCutter
 from hmt.text.symbols import EOS
 
 PRETRAINED = Path(__file__).parents[1] / "pretrained"
@@ -52,10 +53,27 @@ class Model:
         """Inference settings: the model's own, with some chosen anew."""
         return self.system.knobs(**{**self.config.knobs, **chosen})
 
-    def session(self, cuts_sentences: bool = False, **knobs: Any) -> Session:
-        """A live translation of its own; for running text, cut where punctuation ends sentences."""
-        cutter = SentenceCutter() if cuts_sentences else None
-        return Session(self.engine(), self.tokenizers, self.knobs(**knobs), cutter)
+    def session(
+        self,
+        *,
+        by_line: bool = False,
+        listener: Callable[[Event], None] | None = None,
+        keep: int = KEPT_SENTENCES,
+        **knobs: object,
+    ) -> Session:
+        """A live translation of running text; with `by_line`, `finish` alone ends sentences.
+
+        `listener` is called with every event; events and records of `keep` sentences are kept.
+        """
+        return Session(
+            self.engine(),
+            self.tokenizers,
+            self.knobs,
+            knobs,
+            by_line=by_line,
+            listener=listener,
+            keep=keep,
+        )
 
     def engine(self, slots: int = 1) -> Engine:
         """An engine that writes as the model's configuration says."""

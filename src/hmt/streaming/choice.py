@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from hmt.systems.stream import Stream
-from hmt.text.symbols import FIRST_WRITABLE
+from hmt.text.symbols import EOS, FIRST_WRITABLE
 
 # How often a pattern of 1, 2, 3 ... tokens may stand in a row: "100000" and "ha ha ha" may.
 MOST_REPEATS = (5, 3, 3, 3, 3, 3, 3, 3)
@@ -18,7 +18,7 @@ MOST_REPEATS = (5, 3, 3, 3, 3, 3, 3, 3)
 def choose(streams: Sequence[Stream], log_prob: Tensor, avoids_loops: bool) -> list[int]:
     """The token that each stream writes next. (B, V) -> B tokens"""
     choice = log_prob[:, FIRST_WRITABLE:]
-    banned = [loop_token(s.target) if avoids_loops else None for s in streams]
+    banned = [banned_token(s, avoids_loops) for s in streams]
     if any(token is not None for token in banned):
         choice = choice.clone()
         for n, token in enumerate(banned):
@@ -29,6 +29,13 @@ def choose(streams: Sequence[Stream], log_prob: Tensor, avoids_loops: bool) -> l
         token + FIRST_WRITABLE if s.forced is None else s.forced[len(s.target)]
         for s, token in zip(streams, best, strict=True)
     ]
+
+
+def banned_token(stream: Stream, avoids_loops: bool) -> int | None:
+    """The token that must not come next, if there is one."""
+    if stream.is_running and not stream.target and not stream.source_read:
+        return EOS
+    return loop_token(stream.target) if avoids_loops else None
 
 
 def loop_token(target: Sequence[int]) -> int | None:

@@ -166,7 +166,7 @@ class Engine:
 
     def _next_plan(self, stream: Stream) -> Plan | None:
         """Read what has arrived until the system plans rows, or nothing more can be done."""
-        while not stream.target_ended:
+        while not (stream.target_ended or stream.halted):
             step: Plan | Read = Read(stream.waits_for)
             if stream.read >= stream.waits_for or stream.source_read:
                 step = self.system.plan(stream)
@@ -316,6 +316,7 @@ class Engine:
             stream.log_probs.append(value)
             stream.written_at.append(now)
             stream.target_ended = self._is_over(stream)
+            stream.halted = token in stream.stops and not stream.source_read
         self.counts.written += len(writers)
 
     @staticmethod

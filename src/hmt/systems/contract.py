@@ -70,6 +70,7 @@ class System(nn.Module, Generic[ConfigT, KnobsT, MemoryT]):
     Config: ClassVar[type]
     Knobs: ClassVar[type]
     Memory: ClassVar[type] = type(None)  # of a stream, fresh when it is called
+    MOVABLE: ClassVar[frozenset[str]] = frozenset()  # knobs that may change within a sentence
 
     transformer: Transformer
     config: ConfigT
@@ -103,6 +104,14 @@ class System(nn.Module, Generic[ConfigT, KnobsT, MemoryT]):
     def default_knobs(self) -> dict[str, object]:
         """Settings that follow from how the model was trained."""
         return {}
+
+    def seeing_all(self, knobs: KnobsT) -> KnobsT:
+        """Settings under which `score` can let every token see the whole source."""
+        return knobs
+
+    def doubts(self, knobs: KnobsT) -> list[str]:
+        """Why these settings may serve this model badly, one sentence each."""
+        return []
 
     # ---- training
 

@@ -88,6 +88,7 @@ class GSiMT(System[GSiMTConfig, GSiMTKnobs, GSiMTMemory]):
     name: ClassVar[str] = "gsimt"
     Config: ClassVar[type] = GSiMTConfig
     Knobs: ClassVar[type] = GSiMTKnobs
+    MOVABLE: ClassVar[frozenset[str]] = frozenset({"threshold"})
     Memory: ClassVar[type] = GSiMTMemory
 
     def __init__(self, config: GSiMTConfig) -> None:
