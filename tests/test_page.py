@@ -286,7 +286,7 @@ def test_a_lost_connection_costs_no_word(visit: Visit) -> None:
     routes[-1].close(code=1012, reason="cut")
     say(page, f"{rest} ")
     sentences_done(page, 1)
-    assert len(routes) == 2 and "resume" in routes[-1].url
+    assert len(routes) > 1 and "resume" in routes[-1].url
     assert target(page) == target(whole)
     assert page.locator(".row .source").all_inner_texts() == [SENTENCE]
 
@@ -503,8 +503,8 @@ CONTRAST = """() => {
     const poor = [];
     let count = 0;
     for (const node of document.querySelectorAll("body *")) {
-        const hasText = [...node.childNodes].some(({ nodeType, data }) => nodeType === 3 && data.trim());
-        if (!hasText || node.matches(":disabled")) continue;
+        const texts = [...node.childNodes].filter(({ nodeType }) => nodeType === Node.TEXT_NODE);
+        if (!texts.some(({ data }) => data.trim()) || node.matches(":disabled")) continue;
         if (!node.checkVisibility({ visibilityProperty: true })) continue;
         const [one, two] = [light(rgba(getComputedStyle(node).color)), light(behind(node))];
         const ratio = (Math.max(one, two) + 0.05) / (Math.min(one, two) + 0.05);

@@ -138,6 +138,7 @@ export class Translator {
 
 	lost(code) {
 		clearTimeout(this.watch);
+		this.socket = null;
 		if (OVER.includes(code) && !this.moves) {
 			this.forget();
 			return this.leaving || this.become("closed", code);
