@@ -23,6 +23,8 @@ from hmt.text.corpus import (
     PreparedData,
     Report,
     SideWriter,
+    checked_digests,
+    digest_of,
     read_data,
 )
 from hmt.text.encoder import Block, Encoder, SplitReport, encode_all
@@ -176,6 +178,7 @@ def _earlier_report(output: Path, request: dict[str, Any]) -> Report | None:
         if all(getattr(data, name) == value for name, value in request.items()):
             for split in data.report.splits:
                 Corpus.open(output, split)
+            checked_digests(output, data.report.splits)
             return data.report
     except UserError:
         pass
@@ -219,6 +222,7 @@ def _write(
             "python": platform.python_version(),
             **{name: _version(name) for name in ("hmt", "tokenizers", "numpy")},
         },
+        digests={path.name: digest_of(path) for path in sorted(directory.iterdir())},
     )
     text = json.dumps(asdict(data), indent=2, ensure_ascii=False) + "\n"
     (directory / DATA_FILE).write_text(text, encoding="utf-8")
