@@ -140,12 +140,27 @@ def open_own(path: Path, flags: int = 0) -> int:
         handle = os.open(path, flags, 0o666)
     except OSError as error:
         if error.errno == errno.ELOOP:
-            raise UserError(f"{path} is a symbolic link, which is not followed; remove it.") from None
+            raise UserError(
+                f"{path} is a symbolic link, which is not followed; remove it."
+            ) from None
         raise UserError(f"{path} cannot be opened ({error.strerror}).") from error
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
         raise UserError(f"{path} is a pipe or a device, not a file; remove it.")
     return handle
+
+
+def append(handle: int, line: str, path: Path) -> None:
+    """Write a line at once to the end of an open file of ours; `path` is its name."""
+    data = f"{line}\n".encode("utf-8", "replace")
+    try:
+        if os.write(handle, data) < len(data):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    except OSError as error:
+        raise UserError(
+            f"{path} cannot be written ({error.strerror}); what was saved before is kept: make "
+            "room and repeat the command to go on."
+        ) from error
 
 
 @contextmanager

@@ -1,6 +1,5 @@
 """The log of a run: one aligned line per interval, the same figures as JSON lines."""
 
-import errno
 import json
 import logging
 import math
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hmt.errors import UserError
-from hmt.files import open_own, write_atomically
+from hmt.files import append, open_own, write_atomically
 
 LOG = "log.jsonl"
 
@@ -43,15 +42,7 @@ class Journal:
     def write(self, kind: str, step: int, figures: Mapping[str, Any]) -> None:
         """Note the figures of one step under "train" or "valid"."""
         record = {"kind": kind, "step": step, **figures}
-        line = (json.dumps(_plain(record)) + "\n").encode()
-        try:
-            if os.write(self.file, line) < len(line):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        except OSError as error:
-            raise UserError(
-                f"{self.path} cannot be written ({error.strerror}); the last checkpoint is kept: "
-                "repeat the command to go on from it."
-            ) from error
+        append(self.file, json.dumps(_plain(record)), self.path)
         for name, value in figures.items():
             if self.board is not None and isinstance(value, int | float):
                 self.board.add_scalar(f"{kind}/{name}", value, step)
