@@ -70,10 +70,9 @@ def _claimed(make: Callable[[], Path]) -> Iterator[Path]:
 def _sweep(path: Path, ending: str) -> None:
     """Remove what killed processes left beside `path`: names with this ending that nobody holds."""
     pattern = re.compile(re.escape(f".{path.name}.") + ending)
-    for name in os.listdir(path.parent):
-        if not pattern.fullmatch(name):
+    for found in path.parent.iterdir():
+        if not pattern.fullmatch(found.name):
             continue
-        found = path.parent / name
         with suppress(OSError):
             handle = os.open(found, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
             try:

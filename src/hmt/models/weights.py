@@ -77,7 +77,7 @@ def digest(tensors: Tensors) -> str:
     total = hashlib.sha256()  # twice as fast as blake2b where the processor knows it
     for name, tensor in sorted(tensors.items()):
         total.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
-        total.update(tensor.contiguous().reshape(-1).view(torch.uint8).numpy())
+        total.update(tensor.contiguous().reshape(-1).view(torch.uint8).numpy().data)
     return total.hexdigest()
 
 

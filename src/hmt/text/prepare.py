@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 from hmt.errors import UserError
 from hmt.files import drafting
+from hmt.text.abandonable import abandonable
 from hmt.text.corpus import (
     DATA_FILE,
     FORMAT,
@@ -115,7 +116,8 @@ def _make(
     """Fill a directory beside `output`, which takes its place once it is complete."""
     try:
         with drafting(output, last=DATA_FILE) as draft:
-            return _write(settings, files, request, draft, progress)
+            learned = abandonable(partial(_make_tokenizers, settings, files["train"], progress))
+            return _write(settings, files, request, learned, draft, progress)
     except OSError as error:
         raise UserError(
             f"{output} cannot be made ({error}); nothing that was there has changed."
@@ -192,10 +194,11 @@ def _write(
     settings: Prepare,
     files: Files,
     request: dict[str, Any],
+    learned: tuple[Tokenizers, int],
     directory: Path,
     progress: Progress,
 ) -> Report:
-    tokenizers, lines = _make_tokenizers(settings, files["train"], progress)
+    tokenizers, lines = learned
     for name, content in files_of(tokenizers).items():
         (directory / name).write_bytes(content)
     source_size, target_size = (tokenizer.size for tokenizer in tokenizers)

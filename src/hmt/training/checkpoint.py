@@ -20,7 +20,7 @@ PARTS = {"format", "position", "recipe", "data", "system", "optimizer"}
 STATE, PREVIOUS, DAMAGED = "state.pt", "state-previous.pt", "state-damaged.pt"
 
 
-class Damaged(UserError):
+class DamageError(UserError):
     """A state that cannot be what was written."""
 
 
@@ -85,7 +85,7 @@ def find_state(folder: Path) -> tuple[Path, dict[str, Any]] | None:
             return path, load_state(path)
         except FileNotFoundError:
             continue
-        except Damaged as error:
+        except DamageError as error:
             problems.append(str(error))
     if problems:
         raise UserError(
@@ -117,7 +117,7 @@ def load_state(path: Path) -> dict[str, Any]:
     except Exception as error:  # torch and zipfile raise many kinds for a broken file
         if is_out_of_memory(error):
             raise
-        raise Damaged(f"{path} is damaged ({type(error).__name__}).") from error
+        raise DamageError(f"{path} is damaged ({type(error).__name__}).") from error
     return dict(content)
 
 

@@ -1,6 +1,5 @@
 """Where a run may write: a directory that is new, empty, or its own, with nothing lost in it."""
 
-import os
 from pathlib import Path
 
 from hmt.errors import UserError
@@ -30,7 +29,7 @@ def check_place(directory: Path) -> None:
         return
     if not directory.is_dir():
         raise UserError(f"{directory} is a file: set output to a new directory.")
-    if WEIGHTS in os.listdir(directory):
+    if (directory / WEIGHTS).exists():
         raise UserError(
             f"{directory} already holds a model and no training of it: "
             "set another output, or remove it first."
@@ -57,14 +56,11 @@ def _is_run(directory: Path) -> bool:
 
 def _is_hardly_begun(directory: Path) -> bool:
     """Whether there is nothing, or no more than a run leaves that was killed at once."""
-    if any(name != "training" for name in os.listdir(directory)):
-        return False
     folder = directory / "training"
-    if not folder.exists():
-        return True
-    names = os.listdir(folder) if folder.is_dir() else [""]
-    return all(n in BEGUN or n.startswith(f".{RECIPE}.") for n in names) and not (
-        (folder / "snapshots").is_dir() and os.listdir(folder / "snapshots")
+    inside = [p for p in directory.rglob("*") if p != folder]
+    return all(
+        path.parent == folder and (path.name in BEGUN or path.name.startswith(f".{RECIPE}."))
+        for path in inside
     )
 
 
@@ -79,7 +75,7 @@ def refuse_orphans(directory: Path, *, makes_updates: bool) -> None:
     ]
     if found:
         raise UserError(
-            f"{directory / 'training' / STATE} is missing, but {found[0]} is there and would be lost: "
-            "restore the state from a copy, or set another output (the weights can be taken up "
-            "with training.warm_start)."
+            f"{directory / 'training' / STATE} is missing, but {found[0]} is there and would be "
+            "lost: restore the state from a copy, or set another output (a weights file can begin "
+            "another run: training.warm_start)."
         )

@@ -39,7 +39,7 @@ class Group:
             for bucket in numbers.split(BUCKET):
                 dist.all_reduce(bucket)
 
-    def has_lost_a_member(self, error: RuntimeError) -> bool:
+    def has_lost_a_member(self, error: Exception) -> bool:
         """Whether it is the other end of a connection that failed; gloo has no class for that."""
         lost = isinstance(error, dist.DistError) or "gloo" in str(error)
         return self.world > 1 and lost
