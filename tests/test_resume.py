@@ -1,7 +1,6 @@
 """A run stopped at any instant goes on by the same command and ends with the same weights."""
 
 import json
-import multiprocessing
 import os
 import random
 import shutil
@@ -14,16 +13,12 @@ import numpy as np
 import pytest
 import torch
 import training_runs as tiny
+from attack_runs import finish, start
 from safetensors.torch import load_file
 
 from hmt.errors import UserError
-from hmt.training import Recipe, train
 from hmt.training import checkpoint as saved
-
-# Children come from a server that has imported everything once: a start takes milliseconds.
-# (torch.optim imports torch._dynamo when it is first used, which takes seconds.)
-CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["hmt.training", "training_runs", "torch._dynamo"])
+from hmt.training import train
 
 
 @pytest.fixture(scope="module")
@@ -37,18 +32,6 @@ def whole(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     output = tmp_path_factory.mktemp("whole") / "run"
     assert train(tiny.recipe(data, output, validate_every=6)).is_finished
     return output
-
-
-def start(target: Any, *arguments: Any) -> Any:
-    child = CONTEXT.Process(target=target, args=arguments)
-    child.start()
-    return child
-
-
-def finish(recipe: Recipe) -> None:
-    child = start(tiny.run, recipe)
-    child.join(60)
-    assert child.exitcode == 0
 
 
 def losses(output: Path) -> list[dict[str, Any]]:
@@ -113,8 +96,8 @@ def test_killed_at_random_moments(data: Path, whole: Path, tmp_path: Path) -> No
     assert_same_run(tmp_path / "run", whole)
 
 
-# Renames of one save: snapshot, state, (once: tokenizers,) card, weights, configuration.  The very
-# first of a run is its recipe.
+# Renames of one save: snapshot, previous state, state, (once: tokenizers,) card, weights,
+# configuration.  The very first two of a run are its recipe and the state before any update.
 @pytest.mark.parametrize("when", ["before", "after", "torn"])
 def test_killed_while_any_file_is_written(
     data: Path, whole: Path, tmp_path: Path, when: str
@@ -174,7 +157,7 @@ def test_two_runs_do_not_share_a_directory(data: Path, tmp_path: Path) -> None:
     recipe = tiny.recipe(data, tmp_path / "run", updates=100_000)
     child = start(tiny.run, recipe)
     try:
-        wait_for(tmp_path / "run" / "training" / "state.pt")
+        wait_for(tmp_path / "run" / "training" / saved.PREVIOUS)
         with pytest.raises(UserError, match=rf"another run \(process {child.pid}\)"):
             train(recipe)
     finally:
@@ -195,27 +178,79 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(p.relative_to(folder)): p.read_bytes() for p in files}
 
 
-@pytest.mark.parametrize("damage", ["flip", "truncate", "empty", "text", "other"])
-def test_a_damaged_state_is_named_and_nothing_is_touched(
-    data: Path, whole: Path, tmp_path: Path, damage: str
+def damaged(content: bytes, how: str) -> bytes:
+    flipped = bytearray(content)
+    flipped[len(content) // 2] ^= 1
+    return {
+        "flip": bytes(flipped),
+        "truncate": content[:-500],
+        "empty": b"",
+        "text": b"hello",
+        "other": json.dumps([1, 2]).encode(),
+    }[how]
+
+
+@pytest.mark.parametrize("how", ["flip", "truncate", "empty", "text", "other", "missing"])
+def test_a_damaged_state_falls_back_to_the_one_before(
+    data: Path, whole: Path, tmp_path: Path, how: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     output = copy_run(whole, tmp_path / "run")
-    state = output / "training" / "state.pt"
-    content = bytearray(state.read_bytes())
-    if damage == "flip":
-        content[len(content) // 2] ^= 1
-    state.write_bytes(
-        {
-            "flip": bytes(content),
-            "truncate": bytes(content[:-500]),
-            "empty": b"",
-            "text": b"hello",
-            "other": (output / "model.safetensors").read_bytes(),
-        }[damage]
-    )
+    state, previous = (output / "training" / n for n in (saved.STATE, saved.PREVIOUS))
+    assert saved.load_state(previous)["position"].step == 20
+    if how == "missing":
+        state.unlink()
+    else:
+        state.write_bytes(damaged(state.read_bytes(), how))
+    before = None if how == "missing" else state.read_bytes()
+    assert train(tiny.recipe(data, output, validate_every=6)).step == 24
+    assert "state.pt is damaged or missing; going back to" in caplog.text
+    assert_same_run(output, whole)
+    if before is not None:
+        assert (output / "training" / saved.DAMAGED).read_bytes() == before
+
+
+@pytest.mark.parametrize("how", ["flip", "truncate", "empty", "text", "other"])
+def test_two_damaged_states_are_named_and_nothing_is_touched(
+    data: Path, whole: Path, tmp_path: Path, how: str
+) -> None:
+    output = copy_run(whole, tmp_path / "run")
+    for name in (saved.STATE, saved.PREVIOUS):
+        state = output / "training" / name
+        state.write_bytes(damaged(state.read_bytes(), how))
     before = contents(output)
-    with pytest.raises(UserError, match=r"state\.pt is damaged.*left untouched"):
+    with pytest.raises(UserError, match=r"state\.pt is damaged.*previous.*Nothing was changed"):
         train(tiny.recipe(data, output, validate_every=6, updates=30))
+    assert contents(output) == before
+
+
+def test_a_lost_state_does_not_cost_the_snapshots_and_the_log(
+    data: Path, whole: Path, tmp_path: Path
+) -> None:
+    """To follow the former advice, and remove the damaged state, deleted everything else too."""
+    output = copy_run(whole, tmp_path / "run")
+    for name in (saved.STATE, saved.PREVIOUS):
+        (output / "training" / name).unlink()
+    left = [output / "training" / "snapshots", output / "log.jsonl", output / "model.safetensors"]
+    for path in left:
+        before = contents(output)
+        with pytest.raises(UserError, match=r"state\.pt is missing, but .* would be lost"):
+            train(tiny.recipe(data, output, validate_every=6))
+        assert contents(output) == before
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    assert train(tiny.recipe(data, output, validate_every=6)).is_finished  # nothing is left to lose
+    assert_same_run(output, whole)
+
+
+def test_a_state_of_long_ago_does_not_cost_later_snapshots(data: Path, tmp_path: Path) -> None:
+    """A backup put back: going on from it would delete everything that came after it."""
+    output = tmp_path / "run"
+    train(tiny.recipe(data, output, updates=4, keep=9))
+    early = (output / "training" / saved.STATE).read_bytes()
+    train(tiny.recipe(data, output, keep=9))
+    (output / "training" / saved.STATE).write_bytes(early)
+    before = contents(output)
+    with pytest.raises(UserError, match="5 snapshots newer than its state of update 4"):
+        train(tiny.recipe(data, output, keep=9))
     assert contents(output) == before
 
 
@@ -267,8 +302,50 @@ def test_other_data_is_refused_and_moved_data_is_not(
     sides[5], sides[6] = sides[6] + 1, sides[5] + 1
     assert tokens.exists()
     write_lengths(offsets, sides)
+    with pytest.raises(UserError, match=r"train\.target\.offsets is damaged"):
+        train(tiny.recipe(moved, output, validate_every=6))
+    forget_digests(moved)
     with pytest.raises(UserError, match="other data"):
         train(tiny.recipe(moved, output, validate_every=6))
+
+
+def forget_digests(data: Path) -> None:
+    """As if an earlier version had prepared the data."""
+    values = json.loads((data / "data.json").read_text())
+    del values["digests"]
+    (data / "data.json").write_text(json.dumps(values))
+
+
+@pytest.mark.parametrize("split", ["train", "valid"])
+def test_other_tokens_of_equal_lengths_are_refused(
+    data: Path, whole: Path, tmp_path: Path, split: str
+) -> None:
+    output = copy_run(whole, tmp_path / "run")
+    moved = shutil.copytree(data, tmp_path / "moved")
+    forget_digests(moved)
+    assert train(tiny.recipe(moved, output, validate_every=6)).is_finished
+    path = moved / f"{split}.source.tokens"
+    tokens = np.fromfile(path, "<u2")
+    tokens[[3, 4]] = tokens[[4, 3]] if tokens[3] != tokens[4] else tokens[[4, 3]] ^ 1
+    tokens.tofile(path)
+    with pytest.raises(UserError, match="other data"):
+        train(tiny.recipe(moved, output, validate_every=6))
+
+
+def test_a_state_of_an_earlier_version_resumes(data: Path, whole: Path, tmp_path: Path) -> None:
+    """Without digests, without a previous state; it has both from its next save on."""
+    output = copy_run(whole, tmp_path / "run")
+    path = output / "training" / saved.STATE
+    state = torch.load(path, weights_only=True)
+    del state["digests"]
+    torch.save(state, path)
+    (output / "training" / saved.PREVIOUS).unlink()
+    assert train(tiny.recipe(data, output, validate_every=6, updates=28)).step == 28
+    assert saved.load_state(path)["digests"].keys() >= {
+        "train.source.tokens",
+        "valid.source.tokens",
+    }
+    assert (output / "training" / saved.PREVIOUS).is_file()
 
 
 def saved_lengths(offsets: Path) -> Any:
@@ -309,11 +386,12 @@ def test_a_full_disk_leaves_the_last_checkpoint(
 
     def full(content: Any, path: Path) -> None:
         path.write_bytes(b"half")
-        raise OSError(28, "No space left on device")
+        raise RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 640 vs 534")
 
     monkeypatch.setattr(torch, "save", full)
     with pytest.raises(UserError, match="No space left"):
         train(tiny.recipe(data, output, updates=30, validate_every=6))
+    assert not list(output.rglob("*.tmp"))
     assert (output / "training" / "state.pt").read_bytes() == good
     monkeypatch.undo()
     assert train(tiny.recipe(data, output, updates=30, validate_every=6)).is_finished

@@ -1,58 +1,188 @@
-"""Files and directories that appear in one step: after a crash there is the old one or the new."""
+"""Files and directories that appear in one step: after a crash there is the old one or the new.
 
+Nothing is written through a symbolic link, nothing that is not a regular file is waited for, and
+what a killed process left half-written is removed by the next one that writes the same name.
+"""
+
+import errno
+import fcntl
 import os
+import re
 import shutil
+import stat
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from hmt.errors import UserError
+
+RANDOM = r"[a-z0-9_]{8}"  # of the names that `tempfile` makes
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """Yield a path to write to, which becomes `path` when the block succeeds."""
-    temporary = path.with_name(f".{path.name}.tmp")
     try:
-        # what a killed run left here may be a link to a snapshot, which must not be written through
-        temporary.unlink(missing_ok=True)
-        yield temporary
-        # safetensors makes files for their owner alone; a model is as public as its directory
-        temporary.chmod(path.parent.stat().st_mode & 0o666)
-        with temporary.open("rb") as written:
-            os.fsync(written.fileno())
-        temporary.replace(path)
-        _sync_directory(path.parent)
+        _sweep(path, rf"({RANDOM}\.)?tmp")
+        with _claimed(lambda: _new_file(path)) as temporary:
+            try:
+                yield temporary
+                # safetensors makes files for their owner alone; a model is as public as its place
+                temporary.chmod(path.parent.stat().st_mode & 0o666)
+                _sync(temporary)
+                temporary.replace(path)
+                _sync(path.parent)
+            except BaseException:
+                temporary.unlink(missing_ok=True)
+                raise
     except OSError as error:
-        temporary.unlink(missing_ok=True)
         raise UserError(
-            f"{path} cannot be written ({error.strerror}); what was there before is unharmed."
+            f"{path} cannot be written ({error.strerror or error}); what was there before is "
+            "unharmed."
         ) from error
 
 
-def _sync_directory(directory: Path) -> None:
-    handle = os.open(directory, os.O_RDONLY)
+def _new_file(path: Path) -> Path:
+    handle, name = tempfile.mkstemp(".tmp", f".{path.name}.", path.parent)
+    os.close(handle)
+    return Path(name)
+
+
+@contextmanager
+def _claimed(make: Callable[[], Path]) -> Iterator[Path]:
+    """Yield what `make` makes, locked, so that nobody takes it for a dead process's leavings."""
+    while True:
+        made = make()
+        with suppress(FileNotFoundError):  # swept between the two calls
+            handle = os.open(made, os.O_RDONLY)
+            with suppress(OSError):  # a file system without locks has no sweeping either
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.fstat(handle).st_nlink > 0:
+                break
+            os.close(handle)
+    try:
+        yield made
+    finally:
+        os.close(handle)
+
+
+def _sweep(path: Path, ending: str) -> None:
+    """Remove what killed processes left beside `path`: names with this ending that nobody holds."""
+    pattern = re.compile(re.escape(f".{path.name}.") + ending)
+    for found in path.parent.iterdir():
+        if not pattern.fullmatch(found.name):
+            continue
+        with suppress(OSError):
+            handle = os.open(found, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if found.is_dir():
+                    shutil.rmtree(found, ignore_errors=True)
+                else:
+                    found.unlink()
+            finally:
+                os.close(handle)
+
+
+def _sync(path: Path) -> None:
+    """Force a file or a directory to the disk."""
+    handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:
         os.close(handle)
 
 
-def write_atomically(path: Path, content: bytes) -> None:
-    """Replace a file in one step, unless its content is the same already."""
-    if not (path.is_file() and path.read_bytes() == content):
+def write_atomically(path: Path, content: str | bytes) -> None:
+    """Replace a file in one step, unless its content is the same already.
+
+    What no UTF-8 can express (half of a surrogate pair) becomes a question mark.
+    """
+    data = content.encode("utf-8", "replace") if isinstance(content, str) else content
+    is_plain = path.is_file() and not path.is_symlink()
+    if not (is_plain and path.read_bytes() == data):
         with replacing(path) as temporary:
-            temporary.write_bytes(content)
+            temporary.write_bytes(data)
 
 
 def link(path: Path, existing: Path) -> None:
     """Make `path` the same file as `existing`; a copy where the file system has no links."""
+    if path.exists() and path.samefile(existing) and not path.is_symlink():
+        return  # to rename one name of a file to another does nothing, and both would stay
     with replacing(path) as temporary:
         try:
+            temporary.unlink()
             temporary.hardlink_to(existing)
         except OSError:
             shutil.copyfile(existing, temporary)
+
+
+def refuse_special(path: Path) -> None:
+    """Refuse what is there and no regular file: opening a named pipe would wait for ever."""
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        return  # whoever opens it has a sentence for that
+    if not stat.S_ISREG(mode):
+        kind = "directory" if stat.S_ISDIR(mode) else "pipe or device"
+        raise UserError(f"{path} is a {kind}, not a file; name or put a regular file there.")
+
+
+def open_own(path: Path, flags: int = 0) -> int:
+    """A descriptor of a file of ours to read and to write, made if it is missing; never a link's.
+
+    Someone else's link in its place would have us write into a file of theirs.
+    """
+    flags |= os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
+    try:
+        handle = os.open(path, flags, 0o666)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise UserError(
+                f"{path} is a symbolic link, which is not followed; remove it."
+            ) from None
+        raise UserError(f"{path} cannot be opened ({error.strerror}).") from error
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise UserError(f"{path} is a pipe or a device, not a file; remove it.")
+    return handle
+
+
+def append(handle: int, line: str, path: Path) -> None:
+    """Write a line at once to the end of an open file of ours; `path` is its name."""
+    data = f"{line}\n".encode("utf-8", "replace")
+    try:
+        if os.write(handle, data) < len(data):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    except OSError as error:
+        raise UserError(
+            f"{path} cannot be written ({error.strerror}); what was saved before is kept: make "
+            "room and repeat the command to go on."
+        ) from error
+
+
+@contextmanager
+def locked(path: Path, busy: str, *, waits: bool = False) -> Iterator[None]:
+    """Hold a lock file, which is free again however the process ends.
+
+    Who finds it held waits, or gets the sentence `busy` with the number of the {process}.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with os.fdopen(open_own(path), "r+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))
+        except BlockingIOError:
+            process = file.read(20).strip()
+            raise UserError(
+                busy.format(process=process if process.isdigit() else "unknown")
+            ) from None
+        except OSError as error:
+            raise UserError(f"{path} cannot be locked ({error.strerror}).") from error
+        with suppress(OSError):  # a full disk: the number is only shown, the lock holds
+            os.ftruncate(file.fileno(), 0)
+            os.pwrite(file.fileno(), f"{os.getpid()}\n".encode(), 0)
+        yield
 
 
 def refuse_occupied(directory: Path) -> None:
@@ -71,20 +201,27 @@ def drafting(directory: Path, last: str) -> Iterator[Path]:
     `last`, without which it is not complete, then comes last.
     """
     refuse_occupied(directory)
-    parent = directory.resolve().parent
-    parent.mkdir(parents=True, exist_ok=True)
-    draft = Path(tempfile.mkdtemp(prefix=f".{directory.name}.", dir=parent))
-    try:
-        # a temporary directory is its owner's alone; this one is as public as where it stands
-        draft.chmod(parent.stat().st_mode & 0o777)
-        yield draft
-        refuse_occupied(directory)  # somebody may have filled it meanwhile
-        if directory.exists():
-            for file in sorted(draft.iterdir(), key=lambda file: file.name == last):
-                file.replace(directory / file.name)
-            draft.rmdir()
-        else:
-            draft.replace(directory)
-    except BaseException:
-        shutil.rmtree(draft, ignore_errors=True)
-        raise
+    directory = directory.resolve()
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    _sweep(directory, rf"{RANDOM}\.draft")
+    with _claimed(lambda: _new_directory(directory)) as draft:
+        try:
+            # a temporary directory is its owner's alone; this one is as public as where it stands
+            draft.chmod(directory.parent.stat().st_mode & 0o777)
+            yield draft
+            for file in draft.iterdir():
+                _sync(file)
+            refuse_occupied(directory)  # somebody may have filled it meanwhile
+            if directory.exists():
+                for file in sorted(draft.iterdir(), key=lambda file: file.name == last):
+                    file.replace(directory / file.name)
+                draft.rmdir()
+            else:
+                draft.replace(directory)
+        except BaseException:
+            shutil.rmtree(draft, ignore_errors=True)
+            raise
+
+
+def _new_directory(directory: Path) -> Path:
+    return Path(tempfile.mkdtemp(".draft", f".{directory.name}.", directory.parent))

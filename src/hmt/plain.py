@@ -5,6 +5,7 @@ data, records) passes through `from_plain`: one wording of mistakes, one set of 
 """
 
 import json
+import re
 import types
 import typing
 from collections.abc import Sequence
@@ -29,6 +30,9 @@ NAMES = {
 }
 PLURALS = {bool: "truth values", int: "whole numbers", float: "numbers", str: "texts"}
 _UNFIT = object()
+# JSON can write one half of a surrogate pair, which no file and no terminal can show.
+HALF = re.compile("[\ud800-\udfff]")
+HALF_ESCAPED = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def from_plain(kind: type[Kind], values: Any, where: str = "", missing: str = "") -> Kind:
@@ -59,11 +63,13 @@ def to_plain(value: Any) -> Any:
 
 
 def json_object(text: str) -> dict[str, Any]:
-    """The object that a JSON text holds."""
+    """The object that a JSON text holds; half a surrogate pair in it becomes U+FFFD."""
     try:
         values = json.loads(text)
     except json.JSONDecodeError as error:
         raise UserError(f"this is not JSON: {error}.") from None
+    if HALF_ESCAPED.search(text):
+        values = json.loads(HALF.sub("\ufffd", json.dumps(values, ensure_ascii=False)))
     if not isinstance(values, dict):
         raise UserError(f"this is {shortened(values)}, not a JSON object.")
     return values

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from hmt.analysis.curves import Axes, Curve, Interval
 from hmt.errors import UserError
+from hmt.files import replacing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes as Panel
@@ -96,9 +97,10 @@ def curve_figure(curves: Sequence[Curve], axes: Axes) -> "Figure":
 def save_figure(figure: "Figure", path: Path) -> None:
     """Write a figure in the format that its name ends in."""
     dates: dict[str, dict[str, Any]] = {".pdf": {"CreationDate": None}, ".svg": {"Date": None}}
-    with drawing(), warnings.catch_warnings(record=True) as missing:
+    kind = path.suffix.lower()
+    with drawing(), replacing(path) as temporary, warnings.catch_warnings(record=True) as missing:
         warnings.simplefilter("always")
-        figure.savefig(path, dpi=300, metadata=dates.get(path.suffix.lower(), {}))
+        figure.savefig(temporary, format=kind[1:], dpi=300, metadata=dates.get(kind, {}))
     if any("missing from font" in str(warning.message) for warning in missing):
         logger.warning("%s: no font on this machine has some of its characters.", path)
 

@@ -15,7 +15,7 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from hmt import __version__
-from hmt.errors import UserError
+from hmt.errors import UserError, is_out_of_memory
 
 # Errors of a write for which the place of the output is to blame, not the program.
 UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF, errno.EROFS)
@@ -65,7 +65,9 @@ class _Stderr(logging.Handler):
     """Looks up stderr for each line, because a progress bar replaces it while it is shown."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        print(self.format(record), file=sys.stderr)  # noqa: T201
+        # a log that cannot be shown, as on a full disk, must not end a training of days
+        with suppress(OSError):
+            print(self.format(record), file=sys.stderr)  # noqa: T201
 
 
 def main() -> None:
@@ -94,6 +96,8 @@ def run(arguments: list[str]) -> int:
         return 128 + signal.SIGPIPE
     except OSError as error:
         return _complain(_system_error(error))
+    except (MemoryError, RuntimeError, ImportError) as error:
+        return _complain(_memory_error(error))
     except ValueError as error:
         return _complain(_value_error(error))
 
@@ -141,12 +145,23 @@ def _system_error(error: OSError) -> str:
     return f"The output cannot be written: {error.strerror}."
 
 
+def _memory_error(error: MemoryError | RuntimeError | ImportError) -> str:
+    """The sentence for memory that ran out, also while torch is being loaded; else a bug."""
+    if isinstance(error, ImportError) and "failed to map segment" in str(error):
+        return "There is not enough memory to load torch; raise the limit (`ulimit -v`)."
+    if not is_out_of_memory(error):
+        raise error
+    return "Memory ran out; free some, raise the limit (`ulimit -v`) or ask for less at once."
+
+
 def _value_error(error: ValueError) -> str:
     """The sentence for two that Python reports late; any other error is a bug and is raised."""
     if isinstance(error, UnicodeEncodeError) and error.encoding != "utf-8":
         return f"The output has characters that {error.encoding} lacks; set PYTHONIOENCODING=utf-8."
     if "embedded null" in str(error):  # in a recipe: no command line can hold one
         return "A path contains a NUL byte, which no file name can; correct it."
+    if isinstance(error, UnicodeEncodeError):
+        return "The output has a name or text that is no valid Unicode; rename or correct it."
     raise error
 
 

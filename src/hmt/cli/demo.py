@@ -13,6 +13,7 @@ from hmt import toy
 from hmt.cli import _words as words
 from hmt.cli._app import app
 from hmt.cli._progress import training_bar
+from hmt.files import write_atomically
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -151,7 +152,7 @@ def _train(output: Path) -> None:
     files = (source, target, valid_source, valid_target)
     prepare(Prepare(*files, output=output / "data", vocabulary="words", min_count=1))
     recipe = output / "recipe.toml"
-    recipe.write_text(RECIPE.format(output=output.as_posix()), encoding="utf-8")
+    write_atomically(recipe, RECIPE.format(output=output.as_posix()))
     with training_bar(sys.stderr.isatty()) as report:
         train(load_recipe(recipe), report)
 

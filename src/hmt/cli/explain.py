@@ -10,6 +10,7 @@ from hmt.cli import _knobs as knobs
 from hmt.cli._app import app
 from hmt.cli._model import DEVICE, MODEL, TRUST, names_model, open_model
 from hmt.errors import UserError
+from hmt.files import write_atomically
 
 if TYPE_CHECKING:
     from hmt.analysis.explanation import Explanation
@@ -122,13 +123,13 @@ def _write(
     from hmt.analysis.waits import waits
 
     if output:
-        output.write_text(html_page(explanation), encoding="utf-8")
+        write_atomically(output, html_page(explanation))
         logger.info("Page: %s", output)
     if png:
         save_figure(picture(explanation), png)
         logger.info("Picture: %s", png)
     if data:
-        data.write_text(explanation.to_json() + "\n", encoding="utf-8")
+        write_atomically(data, explanation.to_json() + "\n")
         logger.info("Data: %s", data)
     reasons = [wait.sentence for wait in waits(explanation)]
     typer.echo("\n".join([explanation.prediction, *reasons]))

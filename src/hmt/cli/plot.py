@@ -9,6 +9,7 @@ import typer
 
 from hmt.cli._app import app
 from hmt.cli._scores import QUALITY_HELP
+from hmt.files import write_atomically
 
 if TYPE_CHECKING:
     from hmt.analysis.curves import Curve
@@ -66,7 +67,7 @@ def plot(
         logger.info("Figure: %s", output)
     if table:
         draw = latex_table if table.suffix.lower() == ".tex" else markdown_table
-        table.write_text(draw(curves, axes), encoding="utf-8")
+        write_atomically(table, draw(curves, axes))
         logger.info("Table: %s", table)
     if not (output or table):
         typer.echo(markdown_table(curves, axes), nl=False)

@@ -9,6 +9,7 @@ output/lower=3,.../records.partial.jsonl    of a point that was stopped; the nex
 import dataclasses
 import hashlib
 import json
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -18,8 +19,8 @@ from typing import Any
 from hmt.errors import UserError
 from hmt.evaluation.logs import write_log, write_simuleval_config
 from hmt.evaluation.points import add_point, read_points
-from hmt.evaluation.records import numbered_lines, read_records, write_records
-from hmt.files import replacing, write_atomically
+from hmt.evaluation.records import read_records, write_records
+from hmt.files import append, locked, open_own, refuse_special, write_atomically
 from hmt.metrics.conventions import quality_conventions
 from hmt.metrics.instance import instance_of
 from hmt.metrics.scores import STANDARD, Point, Scoring, score
@@ -29,6 +30,10 @@ from hmt.streaming.record import Record
 from hmt.text.lines import open_lines, scan
 
 FORMAT = 1
+BUSY = "{} is being filled by another evaluation (process {{process}}): wait for it, stop it, or \
+name another output directory."
+FOREIGN = "{} holds something else or results of another model or other text, and was left as it \
+is; name another output directory or remove it."
 Progress = Callable[[str, int, int], None]  # stage, done, total
 
 
@@ -76,16 +81,31 @@ def evaluate(
     claim(output, model, test)
     points = []
     for n, chosen in enumerate(knobs):
-        folder = output / folder_name(asdict(chosen))
         report = partial(progress, f"{n + 1}/{len(knobs)}")
-        records = _finished(folder / "records.jsonl", test)
-        if records is None:
-            _note_batch(folder, batch)
-            records = _translate(model, test, asdict(chosen), batch, folder, report)
-            _keep(folder, records)
-        report(len(records), len(test.sources))
-        points.append(_point(output, records, asdict(chosen), scoring))
+        folder = output / folder_name(asdict(chosen))
+        # other settings may be measured meanwhile, by other processes
+        with locked(folder / "lock", BUSY.format(folder)):
+            records = _measured(model, test, asdict(chosen), batch, folder, report)
+            report(len(records), len(test.sources))
+            points.append(_point(output, records, asdict(chosen), scoring))
     return points
+
+
+def _measured(
+    model: Model,
+    test: ParallelText,
+    knobs: dict[str, Any],
+    batch: int,
+    folder: Path,
+    report: Callable[[int, int], None],
+) -> Sequence[Record]:
+    """Records of a setting: those of an earlier run, or new ones."""
+    records = _finished(folder / "records.jsonl", test)
+    if records is None:
+        _note_batch(folder, batch)
+        records = _translate(model, test, knobs, batch, folder, report)
+        _keep(folder, records)
+    return records
 
 
 def folder_name(settings: Mapping[str, Any]) -> str:
@@ -109,21 +129,24 @@ def claim(output: Path, model: Model, test: ParallelText) -> None:
     claim = {"format": FORMAT, "model": fingerprint(model), "text": test.checksum}
     if output.exists() and not output.is_dir():
         raise UserError(f"{output} is a file; name a directory for the results.")
-    if not output.is_dir() or not any(output.iterdir()):
-        output.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, (json.dumps(claim, indent=1) + "\n").encode())
-        return
-    try:
-        earlier = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        earlier = None
-    if isinstance(earlier, dict) and earlier.keys() == claim.keys() and not _is_begun(output):
-        write_atomically(path, (json.dumps(claim, indent=1) + "\n").encode())
-    elif earlier != claim:
-        raise UserError(
-            f"{output} holds something else or results of another model or other text, and was "
-            "left as it is; name another output directory or remove it."
-        )
+    refuse_special(path)
+    if _is_occupied(output) and not path.exists():
+        raise UserError(FOREIGN.format(output))  # and nothing is put into it, not even a lock
+    with locked(output / "lock", "", waits=True):
+        try:
+            earlier = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError, RecursionError):
+            earlier = None
+        is_ours = isinstance(earlier, dict) and earlier.keys() == claim.keys()
+        if not _is_occupied(output) or (is_ours and not _is_begun(output)):
+            write_atomically(path, json.dumps(claim, indent=1) + "\n")
+        elif earlier != claim:
+            raise UserError(FOREIGN.format(output))
+
+
+def _is_occupied(output: Path) -> bool:
+    """Whether a directory holds more than a lock."""
+    return output.is_dir() and any(path.name != "lock" for path in output.iterdir())
 
 
 def _is_begun(output: Path) -> bool:
@@ -149,42 +172,45 @@ def _translate(
 ) -> list[Record]:
     """Records in order. Each is on disk at once; those of a run that was stopped are kept."""
     path = folder / "records.partial.jsonl"
-    records = {r.index: r for r in _unbroken(path) if r.source == test.sources[r.index]}
+    records = {record.index: record for record in _unbroken(path, test)}
     left = [n for n in range(len(test.sources)) if n not in records]
-    with replacing(path) as temporary:
-        write_records(temporary, records.values())
-    with path.open("a", encoding="utf-8") as file:
+    write_records(path, records.values())
+    handle = open_own(path, os.O_APPEND)
+    try:
         for place, record in model.translate_each([test.sources[n] for n in left], batch, **knobs):
             n = left[place]
             reference = test.references[n] if test.references is not None else None
             records[n] = dataclasses.replace(record, index=n, reference=reference)
-            file.write(records[n].to_json() + "\n")
-            file.flush()
+            append(handle, records[n].to_json(), path)
             report(len(records), len(test.sources))
+    finally:
+        os.close(handle)
     return [records[n] for n in sorted(records)]
 
 
-def _unbroken(path: Path) -> Iterator[Record]:
-    """Records up to the first line that a sudden end cut off."""
-    if path.exists():
-        for _, line in numbered_lines(path):
-            try:
-                yield Record.from_json(line)
-            except UserError:
-                return
+def _unbroken(path: Path, test: ParallelText) -> Iterator[Record]:
+    """Records of this text that an earlier run finished; lines that are damaged are left out."""
+    refuse_special(path)
+    for line in path.read_bytes().split(b"\n") if path.exists() else ():
+        try:
+            record = Record.from_json(line.decode("utf-8"))
+        except (UnicodeDecodeError, UserError):
+            continue
+        if 0 <= record.index < len(test.sources) and record.source == test.sources[record.index]:
+            yield record
 
 
 def _note_batch(folder: Path, batch: int) -> None:
     """Keep how many sentences ran side by side, which is what their clock times mean."""
-    folder.mkdir(exist_ok=True)
     most = max(batch, _batch(folder) or 1)
-    write_atomically(folder / "measured.json", (json.dumps({"batch": most}) + "\n").encode())
+    write_atomically(folder / "measured.json", json.dumps({"batch": most}) + "\n")
 
 
 def _batch(folder: Path) -> int | None:
     try:
+        refuse_special(folder / "measured.json")
         found = json.loads((folder / "measured.json").read_text(encoding="utf-8"))["batch"]
-    except (OSError, ValueError, TypeError, KeyError):
+    except (OSError, ValueError, TypeError, KeyError, UserError, RecursionError):
         return None
     return found if isinstance(found, int) else None
 
@@ -193,8 +219,7 @@ def _keep(folder: Path, records: Sequence[Record]) -> None:
     """Write records last and in one step: where they stand, the point is done."""
     write_log(folder / "instances.log", map(instance_of, records))
     write_simuleval_config(folder)
-    with replacing(folder / "records.jsonl") as temporary:
-        write_records(temporary, records)
+    write_records(folder / "records.jsonl", records)
     (folder / "records.partial.jsonl").unlink()
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from hmt.errors import UserError
 from hmt.evaluation.records import numbered_lines
+from hmt.files import write_atomically
 from hmt.metrics.instance import UNITS, Instance, count_units
 from hmt.metrics.latency import checked_reads
 from hmt.plain import from_plain, json_object, shortened
@@ -45,13 +46,12 @@ def log_line(instance: Instance) -> str:
 
 def write_log(path: str | Path, instances: Iterable[Instance]) -> None:
     """Write `instances.log`."""
-    with Path(path).open("w", encoding="utf-8") as file:
-        file.writelines(log_line(instance) + "\n" for instance in instances)
+    write_atomically(Path(path), "".join(log_line(instance) + "\n" for instance in instances))
 
 
 def write_simuleval_config(directory: str | Path) -> None:
     """Write the `config.yaml` without which `simuleval --score-only --output DIR` stops."""
-    (Path(directory) / "config.yaml").write_text("source_type: text\ntarget_type: text\n")
+    write_atomically(Path(directory) / "config.yaml", "source_type: text\ntarget_type: text\n")
 
 
 def read_log(path: str | Path, *, unit: str | None = None, clip: bool = False) -> list[Instance]:

@@ -4,8 +4,9 @@ import json
 from pathlib import Path
 
 from hmt.errors import UserError
-from hmt.files import write_atomically
+from hmt.files import locked, refuse_special, write_atomically
 from hmt.metrics.scores import Point
+from hmt.plain import json_object
 
 FORMAT = 1
 
@@ -14,11 +15,11 @@ def read_points(path: str | Path) -> list[Point]:
     """The points of a scores.json; none if there is no such file yet."""
     if not Path(path).exists():
         return []
+    refuse_special(Path(path))
     try:
-        content = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (ValueError, OSError) as error:
-        raise UserError(f"{path} cannot be read as JSON: {error}.") from None
-    points = content.get("points") if isinstance(content, dict) else None
+        points = json_object(Path(path).read_text(encoding="utf-8")).get("points")
+    except (ValueError, OSError, UserError) as error:
+        raise UserError(f"{path} cannot be read as JSON: {str(error).rstrip('.')}.") from None
     if not isinstance(points, list) or not all(
         isinstance(point, dict) and isinstance(point.get("settings"), dict) for point in points
     ):
@@ -32,8 +33,14 @@ def read_points(path: str | Path) -> list[Point]:
 def add_point(path: str | Path, point: Point) -> None:
     """Put a point into scores.json, in the place of one with equal settings if there is one.
 
-    The file is replaced in one step: an interrupted sweep leaves the old one.
+    The file is replaced in one step: an interrupted sweep leaves the old one.  Whoever else adds a
+    point waits for that, or one of the two would be lost.
     """
+    with locked(Path(path).parent / "lock", "", waits=True):
+        _add_point(Path(path), point)
+
+
+def _add_point(path: Path, point: Point) -> None:
     points = read_points(path)
     # as JSON would give them back: tuples become lists, keys become text
     settings = json.loads(json.dumps(point["settings"]))
@@ -43,4 +50,4 @@ def add_point(path: str | Path, point: Point) -> None:
     else:
         points.append(point)
     text = json.dumps({"format": FORMAT, "points": points}, indent=1, allow_nan=False)
-    write_atomically(Path(path), (text + "\n").encode())
+    write_atomically(path, text + "\n")

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from hmt.errors import UserError
+from hmt.files import refuse_special, write_atomically
 from hmt.streaming.record import Record
 
 
@@ -20,12 +21,12 @@ def read_records(path: str | Path) -> list[Record]:
 
 def write_records(path: str | Path, records: Iterable[Record]) -> None:
     """Write records, one JSON object per line."""
-    with Path(path).open("w", encoding="utf-8") as file:
-        file.writelines(record.to_json() + "\n" for record in records)
+    write_atomically(Path(path), "".join(record.to_json() + "\n" for record in records))
 
 
 def numbered_lines(path: str | Path) -> Iterator[tuple[str, str]]:
     """The non-empty lines of a JSON-lines file, each with its place, as in "file, line 3"."""
+    refuse_special(Path(path))
     try:
         text = Path(path).read_text(encoding="utf-8-sig")
     except OSError as error:

@@ -12,6 +12,7 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
 from hmt.errors import UserError
+from hmt.files import write_atomically
 from hmt.metrics.bootstrap import Array, Statistic
 from hmt.metrics.instance import Instance
 
@@ -91,9 +92,9 @@ def export_comet(
     folder.mkdir(parents=True, exist_ok=True)
     for key in ("src", "mt", "ref"):
         lines = "".join(example[key] + "\n" for example in examples)
-        (folder / f"comet.{key}").write_text(lines, encoding="utf-8")
+        write_atomically(folder / f"comet.{key}", lines)
     lines = "".join(json.dumps(example, ensure_ascii=False) + "\n" for example in examples)
-    (folder / "comet.jsonl").write_text(lines, encoding="utf-8")
+    write_atomically(folder / "comet.jsonl", lines)
     source, output, reference = (str(folder / f"comet.{key}") for key in ("src", "mt", "ref"))
     return shlex.join(
         ["comet-score", "-s", source, "-t", output, "-r", reference, "--model", model]

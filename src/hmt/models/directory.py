@@ -105,13 +105,13 @@ def write_model(
         (directory / CONFIG).unlink(missing_ok=True)
     for name, content in tokenizers.items():
         write_atomically(directory / name, content)
-    write_atomically(directory / CARD_FILE, _card(system, config, card).encode())
+    write_atomically(directory / CARD_FILE, _card(system, config, card))
     if weights is not None:
         link(directory / WEIGHTS, weights)
     else:
         write_weights(directory / WEIGHTS, unshared(system), is_half=is_half)
     text = json.dumps(to_plain(config), indent=1, ensure_ascii=False) + "\n"
-    write_atomically(directory / CONFIG, text.encode())
+    write_atomically(directory / CONFIG, text)
 
 
 def _architecture(directory: Path) -> tuple[str, dict[str, Any]] | None:

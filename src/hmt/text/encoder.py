@@ -1,12 +1,14 @@
 """Encoding and filtering pairs in blocks, on several cores, with flat memory."""
 
+import os
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, fields
 from itertools import chain
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -125,6 +127,15 @@ _worker_encoder: Encoder | None = None
 def _start_worker(encoder: Encoder) -> None:
     global _worker_encoder
     _worker_encoder = encoder
+    Thread(target=_leave_with_parent, daemon=True).start()
+
+
+def _leave_with_parent() -> None:
+    """End this worker when the process that gives it work is gone, killed perhaps."""
+    parent = parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
 
 
 def _encode_in_worker(block: Block) -> Encoded:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import IO, cast
 
 from hmt.errors import UserError
+from hmt.files import refuse_special
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,7 @@ def scan(path: Path) -> TextFile:
 
 def open_lines(path: Path) -> IO[bytes]:
     """A plain or gzip file, told apart by its first bytes, placed behind a byte order mark."""
+    refuse_special(path)  # a pipe could be read once only, and is needed twice
     with path.open("rb") as file:
         zipped = file.read(2) == b"\x1f\x8b"
     opener = gzip.open if zipped else open

@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 from hmt.errors import UserError
 from hmt.files import drafting
+from hmt.text.abandonable import abandonable
 from hmt.text.corpus import (
     DATA_FILE,
     FORMAT,
@@ -23,6 +24,8 @@ from hmt.text.corpus import (
     PreparedData,
     Report,
     SideWriter,
+    checked_digests,
+    digest_of,
     read_data,
 )
 from hmt.text.encoder import Block, Encoder, SplitReport, encode_all
@@ -113,7 +116,8 @@ def _make(
     """Fill a directory beside `output`, which takes its place once it is complete."""
     try:
         with drafting(output, last=DATA_FILE) as draft:
-            return _write(settings, files, request, draft, progress)
+            learned = abandonable(partial(_make_tokenizers, settings, files["train"], progress))
+            return _write(settings, files, request, learned, draft, progress)
     except OSError as error:
         raise UserError(
             f"{output} cannot be made ({error}); nothing that was there has changed."
@@ -176,6 +180,7 @@ def _earlier_report(output: Path, request: dict[str, Any]) -> Report | None:
         if all(getattr(data, name) == value for name, value in request.items()):
             for split in data.report.splits:
                 Corpus.open(output, split)
+            checked_digests(output, data.report.splits)
             return data.report
     except UserError:
         pass
@@ -189,10 +194,11 @@ def _write(
     settings: Prepare,
     files: Files,
     request: dict[str, Any],
+    learned: tuple[Tokenizers, int],
     directory: Path,
     progress: Progress,
 ) -> Report:
-    tokenizers, lines = _make_tokenizers(settings, files["train"], progress)
+    tokenizers, lines = learned
     for name, content in files_of(tokenizers).items():
         (directory / name).write_bytes(content)
     source_size, target_size = (tokenizer.size for tokenizer in tokenizers)
@@ -219,6 +225,7 @@ def _write(
             "python": platform.python_version(),
             **{name: _version(name) for name in ("hmt", "tokenizers", "numpy")},
         },
+        digests={path.name: digest_of(path) for path in sorted(directory.iterdir())},
     )
     text = json.dumps(asdict(data), indent=2, ensure_ascii=False) + "\n"
     (directory / DATA_FILE).write_text(text, encoding="utf-8")

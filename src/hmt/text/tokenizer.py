@@ -10,6 +10,7 @@ import tokenizers as hf
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
 from hmt.errors import UserError
+from hmt.files import refuse_special, write_atomically
 from hmt.text.pieces import Detokenizer, Piece
 from hmt.text.symbols import BOS, EOS, FIRST_WRITABLE, PAD, SPECIALS, UNK
 
@@ -82,11 +83,12 @@ class Tokenizer:
 
     def save(self, path: str | Path) -> None:
         """Write the tokenizer file."""
-        Path(path).write_text(self.to_json(), encoding="utf-8")
+        write_atomically(Path(path), self.to_json())
 
     @classmethod
     def load(cls, path: str | Path) -> "Tokenizer":
         """Read a tokenizer file."""
+        refuse_special(Path(path))
         try:
             return cls.from_json(Path(path).read_text(encoding="utf-8"))
         except FileNotFoundError:

@@ -1,25 +1,27 @@
-"""What a run is resumed from: its state on disk, and the lock that keeps a second run out.
+"""What a run is resumed from: its state on disk, and the one before it.
 
 Every file is written beside its place, forced to disk and renamed, so that at any instant there
 is either the old one or the new one.  Nothing is read by executing a pickle.
 """
 
-import fcntl
-import os
 import zipfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from hmt.errors import UserError
-from hmt.files import replacing
+from hmt.errors import UserError, is_out_of_memory
+from hmt.files import link, refuse_special, replacing
 from hmt.models.weights import Tensors
 
 FORMAT = 1
+PARTS = {"format", "position", "recipe", "data", "system", "optimizer"}
+STATE, PREVIOUS, DAMAGED = "state.pt", "state-previous.pt", "state-damaged.pt"
+
+
+class DamageError(UserError):
+    """A state that cannot be what was written."""
 
 
 @dataclass
@@ -41,49 +43,61 @@ class Position:
         return self.step - self.stage_start
 
 
-@contextmanager
-def locked(directory: Path) -> Iterator[None]:
-    """Keep a second run out of the directory; the lock dies with the process, however it dies."""
-    directory.mkdir(parents=True, exist_ok=True)
-    with (directory / "lock").open("a+") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            file.seek(0)
-            raise UserError(
-                f"{directory.parent} is being trained by another run (process "
-                f"{file.read().strip() or 'unknown'}): wait for it, stop it, or set another output."
-            ) from None
-        file.truncate(0)
-        file.write(f"{os.getpid()}\n")
-        file.flush()
-        yield
-
-
 def save_state(
-    path: Path,
+    folder: Path,
     position: Position,
     recipe: dict[str, Any],
-    data: str,
+    data: tuple[str, dict[str, str]],
     learned: tuple[Tensors, dict[str, Any]],
 ) -> None:
-    """Write everything that a resumed run needs; `learned` are the weights and the optimizer's."""
+    """Write everything that a resumed run needs, and keep the state before.
+
+    `data` are the fingerprint and the digests; `learned` are the weights and the optimizer's.
+    """
     system, optimizer = learned
     content = {
         "format": FORMAT,
         "position": asdict(position),
         "recipe": recipe,
-        "data": data,
+        "data": data[0],
+        "digests": data[1],
         # plain tensors: the pickle of a Parameter would name one more class
         "system": {name: tensor.detach() for name, tensor in system.items()},
         "optimizer": optimizer,
     }
-    with replacing(path) as temporary:
-        torch.save(content, temporary)
+    with replacing(folder / STATE) as temporary:
+        try:
+            torch.save(content, temporary)
+        except RuntimeError as error:  # torch has no OSError for a full disk
+            raise OSError("No space left, or the file grew too large") from error
+        if (folder / STATE).exists():
+            link(folder / PREVIOUS, folder / STATE)
+
+
+def find_state(folder: Path) -> tuple[Path, dict[str, Any]] | None:
+    """The state to go on from, and its file: the last, or the one before if the last is damaged.
+
+    None if there is none. Where there are only damaged ones, nothing is touched.
+    """
+    problems = []
+    for path in (folder / STATE, folder / PREVIOUS):
+        try:
+            return path, load_state(path)
+        except FileNotFoundError:
+            continue
+        except DamageError as error:
+            problems.append(str(error))
+    if problems:
+        raise UserError(
+            " ".join(problems) + " Nothing was changed: restore a copy, or set another output "
+            f"(weights of earlier steps are in {folder / 'snapshots'})."
+        )
+    return None
 
 
 def load_state(path: Path) -> dict[str, Any]:
     """Read a state; a damaged one is named and left as it is."""
+    refuse_special(path)
     try:
         # torch reads past flipped bits without a word, the archive's checksums do not
         with zipfile.ZipFile(path) as archive:
@@ -91,13 +105,24 @@ def load_state(path: Path) -> dict[str, Any]:
         if damaged is not None:
             raise ValueError(f"checksum of {damaged}")
         content = torch.load(path, map_location="cpu", weights_only=True)
+        if missing := sorted(PARTS - content.keys()):
+            raise ValueError(f"no {missing[0]}")
         if content["format"] != FORMAT:
             raise ValueError(f"format {content['format']}")
         content["position"] = Position(**content["position"])
+    except FileNotFoundError:
+        raise
+    except PermissionError as error:
+        raise UserError(f"{path} cannot be read ({error.strerror}).") from None
     except Exception as error:  # torch and zipfile raise many kinds for a broken file
-        snapshots = path.parent / "snapshots"
-        raise UserError(
-            f"{path} is damaged ({type(error).__name__}) and was left untouched: restore it from a "
-            f"copy, or remove it to begin anew (weights of earlier steps are in {snapshots})."
-        ) from error
+        if is_out_of_memory(error):
+            raise
+        raise DamageError(f"{path} is damaged ({type(error).__name__}).") from error
     return dict(content)
+
+
+def put_back(folder: Path) -> None:
+    """Let the previous state be the last again; one that is damaged is set aside, not deleted."""
+    if (folder / STATE).exists():
+        (folder / STATE).replace(folder / DAMAGED)
+    link(folder / STATE, folder / PREVIOUS)

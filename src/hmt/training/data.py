@@ -7,20 +7,25 @@ from pathlib import Path
 import numpy as np
 
 from hmt.errors import UserError
-from hmt.text.corpus import Corpus
+from hmt.text.corpus import Corpus, checked_digests
 from hmt.text.language_pair import Tokenizers, open_tokenizers, tokenizer_files
 from hmt.training.recipe import Recipe
 
 
 @dataclass(frozen=True)
 class RunData:
-    """Both splits, the tokenizers, and a fingerprint that a moved directory keeps."""
+    """Both splits, the tokenizers, and what tells them apart from other data, wherever they lie."""
 
     train: Corpus
     valid: Corpus | None  # only if the recipe validates
     tokenizers: Tokenizers
     files: dict[str, bytes]  # the tokenizer files as they are
-    fingerprint: str
+    fingerprint: str  # of tokenizers and lengths
+    digests: dict[str, str]  # of the files that were opened, by name
+
+    @property
+    def identity(self) -> tuple[str, dict[str, str]]:
+        return self.fingerprint, self.digests
 
 
 def open_data(recipe: Recipe) -> RunData:
@@ -29,14 +34,14 @@ def open_data(recipe: Recipe) -> RunData:
     validates = any(stage.training.validate_every for stage in recipe.stages)
     train = Corpus.open(directory, "train")
     valid = Corpus.open(directory, "valid") if validates else None
+    digests = checked_digests(directory, ["train", "valid"] if validates else ["train"])
     files = tokenizer_files(directory)
     digest = hashlib.blake2b(digest_size=16)
     for name, content in files.items():
         digest.update(name.encode() + content)
-    # lengths stand for the sentences: reading every token of a large corpus would take minutes
     for lengths in (train.source_lengths, train.target_lengths):
         digest.update(np.ascontiguousarray(lengths, dtype="<i4").tobytes())
-    return RunData(train, valid, open_tokenizers(directory), files, digest.hexdigest())
+    return RunData(train, valid, open_tokenizers(directory), files, digest.hexdigest(), digests)
 
 
 def check_vocabulary(directory: Path, files: dict[str, bytes]) -> None:

@@ -3,12 +3,16 @@
 import json
 import logging
 import math
+import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from hmt.errors import UserError
+from hmt.files import append, open_own, write_atomically
+
+LOG = "log.jsonl"
 
 logger = logging.getLogger("hmt.training")
 
@@ -17,23 +21,28 @@ class Journal:
     """Writes log.jsonl, TensorBoard if asked for, and the lines that a person reads."""
 
     def __init__(self, directory: Path, step: int, *, tensorboard: bool):
-        self.path = directory / "log.jsonl"
-        _forget_after(self.path, step)
-        self.file = self.path.open("a", encoding="utf-8")
-        self.board = (
-            _open_board(directory / "training" / "tensorboard", step) if tensorboard else None
-        )
+        self.path = directory / LOG
+        self.file = open_own(self.path, os.O_APPEND)
+        try:
+            _forget_after(self.path, self.file, step)
+            # the file may have been replaced
+            os.close(self.file)
+            self.file = open_own(self.path, os.O_APPEND)
+            board = directory / "training" / "tensorboard"
+            self.board = _open_board(board, step) if tensorboard else None
+        except BaseException:
+            os.close(self.file)
+            raise
 
     def close(self) -> None:
-        self.file.close()
+        os.close(self.file)
         if self.board is not None:
             self.board.close()
 
     def write(self, kind: str, step: int, figures: Mapping[str, Any]) -> None:
         """Note the figures of one step under "train" or "valid"."""
         record = {"kind": kind, "step": step, **figures}
-        self.file.write(json.dumps(_plain(record)) + "\n")
-        self.file.flush()
+        append(self.file, json.dumps(_plain(record)), self.path)
         for name, value in figures.items():
             if self.board is not None and isinstance(value, int | float):
                 self.board.add_scalar(f"{kind}/{name}", value, step)
@@ -47,21 +56,35 @@ def _plain(record: Any) -> Any:
     }
 
 
-def _forget_after(path: Path, step: int) -> None:
-    """Cut off what a killed run wrote beyond the step it is resumed from."""
-    if not path.exists():
-        return
-    good = 0
-    with path.open("rb+") as file:
-        for line in file:
-            try:
-                record = json.loads(line)
-                if not line.endswith(b"\n") or record["step"] > step:
-                    break
-            except (ValueError, KeyError, TypeError):
-                break
-            good += len(line)
-        file.truncate(good)
+def _forget_after(path: Path, file: int, step: int) -> None:
+    """Leave out what a killed run wrote beyond the step it is resumed from.
+
+    A line that cannot be read is kept as it is, unless it stands among those that are left out.
+    """
+    with os.fdopen(os.dup(file), "rb") as content:
+        content.seek(0)
+        lines = content.readlines()
+    kept, is_beyond = [], False
+    for number, line in enumerate(lines, 1):
+        made = _step_of(line)
+        is_torn = number == len(lines) and not line.endswith(b"\n")
+        if made is None and (is_beyond or is_torn):
+            continue
+        if made is not None and made > step:
+            is_beyond = True
+            continue
+        kept.append(line + b"\n" if is_torn else line)
+    if kept != lines:
+        write_atomically(path, b"".join(kept))
+
+
+def _step_of(line: bytes) -> int | None:
+    """The step of a line, if it can be read."""
+    try:
+        step = json.loads(line)["step"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return step if type(step) is int else None
 
 
 def _open_board(directory: Path, step: int) -> Any:
@@ -97,7 +120,7 @@ class Clock:
 
     def seconds_left(self, updates: int) -> float:
         """For this many more updates, with all that happens between them."""
-        return (time.monotonic() - self.start) / max(1, self.updates) * updates
+        return max(0.0, time.monotonic() - self.start) / max(1, self.updates) * updates
 
 
 def train_line(

@@ -39,6 +39,11 @@ class Group:
             for bucket in numbers.split(BUCKET):
                 dist.all_reduce(bucket)
 
+    def has_lost_a_member(self, error: Exception) -> bool:
+        """Whether it is the other end of a connection that failed; gloo has no class for that."""
+        lost = isinstance(error, dist.DistError) or "gloo" in str(error)
+        return self.world > 1 and lost
+
     def first_says(self, value: Any) -> Any:
         """The first process's value, on all of them."""
         if self.world == 1:

@@ -178,6 +178,8 @@ def parse_recipe(table: Table) -> Recipe:
     if not isinstance(table.get("stage", []), list):
         raise UserError("`stage` must be written as one or more [[stage]] tables.")
     written = from_plain(RecipeTable, table, missing=MISSING)
+    if not written.output.strip():
+        raise UserError("`output` is empty; name a directory for the run.")
     if not written.stage:
         raise UserError("`stage` is empty; write one or more [[stage]] tables, or leave it out.")
     stages = tuple(_stage(written, number) for number in range(len(written.stage)))

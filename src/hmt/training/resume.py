@@ -16,17 +16,20 @@ FREE = {
 
 
 def check_resumable(
-    directory: Path, state: dict[str, Any], recipe: dict[str, Any], data: str
+    directory: Path,
+    state: dict[str, Any],
+    recipe: dict[str, Any],
+    data: tuple[str, dict[str, str]],
 ) -> None:
     """Refuse to go on with another recipe or other data than the state was made with."""
     old, position = state["recipe"], state["position"]
     difference = _difference(old, recipe, position)
-    if difference is None and state["data"] != data:
+    if difference is None and not _is_same_data(state, *data):
         difference = f"other data than {recipe['data']['directory']} holds now"
     if difference is not None:
         raise UserError(
             f"{directory} was trained up to step {position.step} with {difference}: restore it to "
-            f"go on, set another output, or remove {directory / 'training'} to begin anew."
+            "go on, or set another output."
         )
     limit = recipe["stage"][position.stage]["training"]["updates"]
     if position.stage_step > limit:
@@ -35,6 +38,17 @@ def check_resumable(
             f"{position.stage + 1}, more than training.updates = {limit}: raise it, or set another "
             "output."
         )
+
+
+def _is_same_data(state: dict[str, Any], fingerprint: str, digests: dict[str, str]) -> bool:
+    """Whether tokenizers, lengths and tokens are those of the state, where it knows them.
+
+    States of earlier versions have no digests; the held-out split may not have been opened.
+    """
+    known = state.get("digests", {})
+    return state["data"] == fingerprint and all(
+        known.get(name, digest) == digest for name, digest in digests.items()
+    )
 
 
 def _difference(old: dict[str, Any], new: dict[str, Any], position: Position) -> str | None:

@@ -8,14 +8,23 @@ from pathlib import Path
 from typing import Any
 
 from hmt.errors import UserError
-from hmt.files import write_atomically
+from hmt.files import locked, write_atomically
 from hmt.models.directory import WEIGHTS
-from hmt.models.weights import Tensors, average, read_weights, take_over, unshared, write_weights
+from hmt.models.weights import (
+    Tensors,
+    average,
+    not_finite,
+    read_weights,
+    take_over,
+    unshared,
+    write_weights,
+)
 from hmt.systems.contract import System
 from hmt.training import checkpoint
 from hmt.training.checkpoint import Position
 from hmt.training.data import RunData, check_vocabulary
 from hmt.training.learner import Learner, build_system
+from hmt.training.place import RECIPE, check_place, refuse_orphans
 from hmt.training.processes import Group
 from hmt.training.publish import provenance, publish
 from hmt.training.recipe import Recipe, Training
@@ -25,6 +34,10 @@ from hmt.training.validation import has_patience
 
 logger = logging.getLogger("hmt.training")
 
+BUSY = "{} is being trained by another run (process {{process}}): wait for it, stop it, or set \
+another output."
+LEFT_BEHIND = 2  # snapshots beyond the state: of a killed run, and of a damaged last state
+
 
 class Run:
     """One run on disk; only the first process writes."""
@@ -33,13 +46,17 @@ class Run:
         self.recipe, self.data, self.group = recipe, data, group
         self.directory = Path(recipe.output)
         self.folder = self.directory / "training"
-        self.state = self.folder / "state.pt"
         self.position = Position()
         self.saved: dict[str, Any] | None = None  # what was found, until it is taken up
 
     @property
     def training(self) -> Training:
         return self.recipe.stages[self.position.stage].training
+
+    @property
+    def updates(self) -> int:
+        """Of the whole recipe."""
+        return sum(stage.training.updates for stage in self.recipe.stages)
 
     @property
     def is_stage_over(self) -> bool:
@@ -54,8 +71,8 @@ class Run:
             problem = None
             if self.group.is_first:
                 try:
-                    self._refuse_foreign_model()
-                    held.enter_context(checkpoint.locked(self.folder))
+                    check_place(self.directory)
+                    held.enter_context(locked(self.folder / "lock", BUSY.format(self.directory)))
                     self._open()
                 except UserError as error:
                     problem = str(error)
@@ -67,9 +84,20 @@ class Run:
             yield
 
     def _open(self) -> None:
-        self._read_state()
+        found = self._read_state()
+        if found is None:
+            refuse_orphans(self.directory, makes_updates=self.updates > 0)
+        elif found.name == checkpoint.PREVIOUS:
+            checkpoint.put_back(self.folder)
         (self.folder / "snapshots").mkdir(exist_ok=True)
         here = self.position
+        newer = [p for p in snapshots(self.folder, here.stage) if step_of(p) > here.step]
+        if len(newer) > LEFT_BEHIND:
+            raise UserError(
+                f"{self.directory} has {len(newer)} snapshots newer than its state of update "
+                f"{here.step}, which would be deleted: restore a later state, or set another "
+                "output."
+            )
         # What a killed run wrote after its last state will be written again, maybe elsewhere; and
         # a stage that goes on past its former end would not have had a snapshot there.
         is_odd = here.stage_step % self.training.save_every != 0 and not self.is_stage_over
@@ -78,22 +106,22 @@ class Run:
         )
         rotate(self.folder, self.training.keep)
         text = json.dumps(provenance(self.recipe), indent=1, ensure_ascii=False) + "\n"
-        write_atomically(self.folder / "recipe.json", text.encode())
+        write_atomically(self.folder / RECIPE, text)
 
-    def _read_state(self) -> None:
-        if not self.state.exists():
-            return
-        state = checkpoint.load_state(self.state)
-        check_resumable(self.directory, state, self.recipe.as_dict(), self.data.fingerprint)
+    def _read_state(self) -> Path | None:
+        """Take up the last state that is whole. -> its file, None if there is no state"""
+        found = checkpoint.find_state(self.folder)
+        if found is None:
+            return None
+        path, state = found
+        check_resumable(self.directory, state, self.recipe.as_dict(), self.data.identity)
         self.saved, self.position = state, state["position"]
-        logger.info("Resuming %s after update %d.", self.directory, self.position.step)
-
-    def _refuse_foreign_model(self) -> None:
-        if (self.directory / WEIGHTS).exists() and not self.folder.is_dir():
-            raise UserError(
-                f"{self.directory} already holds a model and no training of it: "
-                "set another output, or remove it first."
+        if path.name == checkpoint.PREVIOUS:
+            logger.warning(
+                "%s is damaged or missing; going back to %s.", self.folder / checkpoint.STATE, path
             )
+        logger.info("Resuming %s after update %d.", self.directory, self.position.step)
+        return path
 
     def learner(self, carried: Tensors | None) -> Learner:
         """What learns in the current stage: as it was saved, or begun from carried weights."""
@@ -111,6 +139,9 @@ class Run:
         )
         if saved is not None:
             learner.optimizer.restore(saved["optimizer"])
+        elif self.group.is_first and self.position.step == 0 < self.updates:
+            # from here on a run without a state has lost it, and is not taken for a new one
+            self._save_state(learner)
         return learner
 
     def save(self, learner: Learner, *, is_due: bool) -> None:
@@ -123,15 +154,24 @@ class Run:
             return
         tensors = unshared(learner.system)
         snapshot = snapshot_path(self.folder, self.position.stage, self.position.step)
+        if (name := not_finite(tensors)) is not None:
+            raise UserError(
+                f"After update {self.position.step} the weights {name} are not all finite; the "
+                "last checkpoint is kept: start another run from it (training.warm_start) with a "
+                "lower learning_rate or with clip."
+            )
         if is_due:
             write_weights(snapshot, tensors)
-        recipe, data = self.recipe.as_dict(), self.data.fingerprint
-        checkpoint.save_state(
-            self.state, self.position, recipe, data, (tensors, learner.optimizer.state())
-        )
+        self._save_state(learner)
         if is_due:
             rotate(self.folder, self.training.keep)
         self._publish(learner.system, [self.position.step], snapshot if is_due else None)
+
+    def _save_state(self, learner: Learner) -> None:
+        learned = unshared(learner.system), learner.optimizer.state()
+        checkpoint.save_state(
+            self.folder, self.position, self.recipe.as_dict(), self.data.identity, learned
+        )
 
     def finished_weights(self, learner: Learner) -> tuple[list[int], Tensors]:
         """What a finished stage passes on: its last weights, or the mean of its last snapshots."""

@@ -1,7 +1,10 @@
 """The snapshots of a run: weights files named by their stage and step, kept to be averaged."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
+
+NAME = re.compile(r"stage\d+-step\d{9,}\.safetensors", re.ASCII)
 
 
 def snapshot_path(directory: Path, stage: int, step: int) -> Path:
@@ -12,7 +15,7 @@ def snapshot_path(directory: Path, stage: int, step: int) -> Path:
 def all_snapshots(directory: Path) -> list[Path]:
     """Snapshots of all stages, in order."""
     found = (directory / "snapshots").glob("stage*-step*.safetensors")
-    return sorted(found, key=_stage_and_step)
+    return sorted(filter(_is_named_well, found), key=_stage_and_step)
 
 
 def snapshots(directory: Path, stage: int | None = None) -> list[Path]:
@@ -26,6 +29,11 @@ def snapshots(directory: Path, stage: int | None = None) -> list[Path]:
 def step_of(path: Path) -> int:
     """The step at which a snapshot was taken."""
     return _stage_and_step(path)[1]
+
+
+def _is_named_well(path: Path) -> bool:
+    """Whether a run gave this name; a copy such as stage1-step000000004-best is the user's."""
+    return NAME.fullmatch(path.name) is not None
 
 
 def _stage_and_step(path: Path) -> tuple[int, int]:

@@ -2,13 +2,14 @@
 
 import logging
 import signal
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
+from hmt.errors import UserError, is_out_of_memory
 from hmt.models.weights import Tensors
 from hmt.training.batches import mix
 from hmt.training.checkpoint import Position
@@ -56,7 +57,7 @@ def train(recipe: Recipe, report: Callable[[Progress], None] | None = None) -> R
             build_system(stage.model, data)
             autocast(stage.training, group.device)
         run = Run(recipe, data, group)
-        with run.opened():
+        with run.opened(), explained(run):
             carried: Tensors | None = None
             while True:
                 with reproducible(run.training.threads):
@@ -72,6 +73,26 @@ def train(recipe: Recipe, report: Callable[[Progress], None] | None = None) -> R
                     return Result(run.directory, run.position.step, True)
                 done = run.position.step
                 run.position = Position(run.position.stage + 1, stage_start=done, step=done)
+
+
+@contextmanager
+def explained(run: Run) -> Iterator[None]:
+    """Put into a sentence what is no bug: memory that ran out, a process that is gone."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        step = run.position.step
+        if is_out_of_memory(error):
+            raise UserError(
+                f"Memory ran out after update {step}; the last checkpoint is kept: free some and "
+                "repeat the command, or begin another run with fewer training.batch_tokens."
+            ) from error
+        if run.group.has_lost_a_member(error):
+            raise UserError(
+                f"Another process of this run is gone after update {step}; the last checkpoint is "
+                "kept: repeat the command to go on."
+            ) from error
+        raise
 
 
 def train_stage(
