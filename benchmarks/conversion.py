@@ -8,7 +8,7 @@ import torch
 
 from hmt.errors import UserError
 from hmt.model.transformer import sinusoids
-from hmt.streaming.session import MAX_SENTENCE_TOKENS
+from hmt.streaming.live import MAX_SENTENCE_TOKENS
 from hmt.systems.contract import System
 
 SPECIAL = ["<s>", "<blank>", "</s>", "<unk>"]  # our symbols 0 to 3 as CTranslate2 calls them

@@ -52,16 +52,16 @@ def running_text(model: Model, words: int) -> Iterator[str]:
 
 
 def soak(session: Session, words: Sequence[str], name: str) -> Iterator[Row]:
-    """Memory after a tenth, a half and all of the words; time per word in second and last tenth.
+    """Memory after a tenth, a half and all of the words; CPU time per word in second and last tenth.
 
     In the first tenth of an endless sentence nothing may have to be cut yet.
     """
     tenth, memory, seconds = max(1, len(words) // 10), {}, []
     marks = (tenth, len(words) // 2, len(words))
     for n, word in enumerate(words, 1):
-        start = time.perf_counter()
+        start = time.process_time()
         session.push(word)
-        seconds.append(time.perf_counter() - start)
+        seconds.append(time.process_time() - start)
         if n in marks:
             memory[n] = resident_mb()
     session.close()

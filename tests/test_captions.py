@@ -158,13 +158,16 @@ def test_a_cue_ends_with_silence_sentence_or_room() -> None:
 
 
 def test_times_of_the_source() -> None:
-    """Planted bug: the clock of the machine mixed with that of the caller."""
+    """Planted bugs: the clock of the machine mixed with that of the caller; a word that was spoken
+    earlier than the one before it sets the clock back."""
     captions = Captions(timing="source", offset_ms=-500)
     captions.take(written("one", 0.1, is_whole=True, spoken=100.0))
     captions.take(written(" two", 0.2, is_whole=True))
     captions.take(written(" three", 0.3, is_whole=True, spoken=99.0))
     (cue,) = captions.rest()
     assert (cue.start_ms, cue.lines) == (99_500, ("one two three",))
+    for n, spoken in enumerate((100.0, 50.0, 101.0)):
+        assert captions.take(written(f" {n}", 0.4, is_whole=True, spoken=spoken)) == []
     early = Captions(offset_ms=-5000)
     early.take(written("one", 1.0, is_whole=True))
     assert early.rest()[0].start_ms == 0
