@@ -30,8 +30,8 @@ check: $(STAMP)
 test: check
 	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n $(JOBS) --dist worksteal --durations=10 tests
 
-# SimulEval, OmniSTEval and SimulStream pin old packages: they get an environment of their own, and the tests that
-# run them are told where: HMT_SIMULEVAL_VENV=.venv-scorers make test
+# SimulEval, OmniSTEval and SimulStream pin old packages: they get an environment of their own. Tests
+# that run them find it by HMT_SIMULEVAL_VENV=.venv-scorers make test
 SCORERS := .venv-scorers
 scorers: $(SCORERS)/.installed
 
