@@ -70,8 +70,8 @@ class Sure(TokenSystem[SureConfig, SureKnobs, None]):
 def learn(folder: Path, updates: int) -> hmt.Model:
     """Text, prepared data and a trained model, all in one folder."""
     training, validation = (toy.write(folder, name, n) for name, n in (("train", 4000), ("v", 50)))
-    words = {"vocabulary": "words", "min_count": 1, "workers": 1}
-    prepare(Prepare(*training, *validation, folder / "data", **words))
+    text = *training, *validation, folder / "data"
+    prepare(Prepare(*text, vocabulary="words", min_count=1, workers=1))
     small = {"width": 64, "ffn": 128, "heads": 4, "encoder_layers": 2, "decoder_layers": 2}
     schedule = {"updates": updates, "batch_tokens": 1000, "learning_rate": 3e-3, "warmup": 100}
     train(
