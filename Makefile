@@ -24,6 +24,7 @@ check: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --strict src
+	$(BIN)/mypy tests examples benchmarks recipes/german-english
 	$(BIN)/pytest -q tests/promises/test_architecture.py
 
 # One thread per worker: two workers with two threads each would fight over two cores.

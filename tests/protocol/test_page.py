@@ -285,9 +285,12 @@ def test_a_lost_connection_costs_no_word(visit: Visit) -> None:
     sentences_done(whole, 1)
     page = visit("?none")
     routes: list[Any] = []
-    page.route_web_socket(
-        re.compile("realtime"), lambda ws: (routes.append(ws), ws.connect_to_server())
-    )
+
+    def connect(route: Any) -> None:
+        routes.append(route)
+        route.connect_to_server()
+
+    page.route_web_socket(re.compile("realtime"), connect)
     page.reload()
     wait_for(page, "document.body.dataset.state === 'live'")
     start, rest = SENTENCE[:30].rsplit(" ", 1)[0], SENTENCE[:30].rsplit(" ", 1)[1] + SENTENCE[30:]
