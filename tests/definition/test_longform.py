@@ -259,7 +259,7 @@ def test_pairs_without_words_are_refused() -> None:
 
 
 def written(text: str, *, is_whole: bool = False) -> Written:
-    return Written(0, 0.0, text, 0, 0, None, 0.0, False, is_whole)
+    return Written(0, 0.0, text, 0, 0, None, 0.0, is_whole)
 
 
 def test_a_word_counts_when_it_is_sure_to_be_complete() -> None:

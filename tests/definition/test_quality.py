@@ -172,7 +172,7 @@ def test_scores_file_is_updated_in_place(tmp_path: Path) -> None:
     for lower, value in ((1, 1.0), (2, 2.0), (1, 3.0)):
         add_point(path, {"settings": {"lower": lower, "states": (4, 6)}, "value": value})
     assert [point["value"] for point in read_points(path)] == [3.0, 2.0]
-    assert [file.name for file in tmp_path.iterdir()] == ["scores.json"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["lock", "scores.json"]
     before = path.read_text()
     with pytest.raises(ValueError, match="Out of range"):
         add_point(path, {"settings": {}, "value": float("nan")})

@@ -323,7 +323,7 @@ def test_a_cut_or_binary_or_missing_file_is_named(tmp_path: Path) -> None:
     path.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(UserError, match="cannot be used"):
         Tokenizer.load(path)
-    with pytest.raises(UserError, match="cannot be used"):
+    with pytest.raises(UserError, match="is a directory, not a file"):
         Tokenizer.load(tmp_path)
 
 
