@@ -132,12 +132,12 @@ def test_the_first_layer_that_asks_is_served_first() -> None:
     """What later layers ask for follows from source that the first has not seen yet."""
     system = GMA(GMAConfig(DIMS))
     plan = Plan([Row(1, 3)], drops_unless_written=True)
-    reports = tuple(
+    reports = [
         Aligned(register=torch.zeros(1), position=torch.zeros(1, 1), span=torch.tensor([[n]]))
         for n in (2, 5, 9)
-    )
+    ]
     states = torch.zeros(1, 16)
-    output = PassOutput(states, lambda: states, [1], reports, system.transformer)
+    output = PassOutput(states, lambda: states, [1], reports, system.transformer, [])
     assert system.decide([Stream(0, system.knobs(), None, read=3)], [plan], output) == [Read(5)]
     assert system.decide([Stream(0, system.knobs(), None, read=9)], [plan], output) == [Write(0)]
     ended = Stream(0, system.knobs(), None, read=3, source=[5, 6, EOS], source_ended=True)

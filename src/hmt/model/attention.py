@@ -42,7 +42,7 @@ def attend(query: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None) -> 
         out = small_attention(query, keys, values, bias)
     else:
         out = F.scaled_dot_product_attention(query, keys, values, attn_mask=bias)
-    return join_heads(out)
+    return out.transpose(1, 2).flatten(2)
 
 
 def attention_weights(query: Tensor, keys: Tensor, bias: Tensor | None) -> Tensor:

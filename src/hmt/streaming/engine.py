@@ -10,6 +10,7 @@ batch of one, a server as many streams as there are listeners; a corpus keeps al
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import accumulate, islice
 
 import torch
@@ -195,7 +196,7 @@ class Engine:
                 [p for s in new for p in range(s.encoded[part], len(s.source))],
             ]
         )
-        _, owner, at = columns
+        _, owner, at = columns.unbind()
         tokens, slot, position = packing.lay_out(columns, [PAD, 0, 0])
         remember = cache.encoder.remember(owner, at, self._slot_index(new), longest)
         states = transformer.encode(tokens, position, packing, longest, remember)
@@ -247,7 +248,7 @@ class Engine:
                 owners(streams, counts),
                 [at for a, b in zip(starts, used, strict=True) for at in range(a, b)],
             ]
-        )
+        ).unbind()
         cache = self.caches[part]
         cache.make_room(0, max(used))
         cache.describe(owner, at, records)
@@ -263,22 +264,23 @@ class Engine:
         seen = [max(s.read, *own) for s, own in zip(streams, moments, strict=True)]
         length = max(seen)
         sees_all = min(map(min, moments)) == length
-        settings = [self.system.attention_setting(s.knobs) for s in streams]
+        settings = tuple([self.system.attention_setting(s.knobs) for s in streams])
+        source_read = tuple([s.source_read for s in streams])
         at = Pass(
             rows=rows,
             packing=packing,
             row_packing=packing,
             row_bias=self.system.bias(rows, cache.key_rows(slots, new.used), streams, self.dtype),
             source_bias=None if sees_all else source_bias(rows.moment, length, self.dtype)[:, None],
-            source_length=self._tensor(seen),
-            source_read=self._tensor([s.source_read for s in streams]),
-            setting=torch.tensor(settings, dtype=self.precise, device=self.device),
+            source_length=per_stream(tuple(seen), torch.long, self.device),
+            source_read=per_stream(source_read, torch.bool, self.device),
+            setting=per_stream(settings, self.precise, self.device),
             is_streaming=True,
             registers=cache.registers_of(slots),
             is_watched=self.watch is not None,
         )
         out = transformer.decode(
-            packing.lay_out(new.tokens[None], [PAD])[0],
+            new.tokens,
             [cache.source.get(n, slots, length) for n in range(len(transformer.decoder))],
             at,
             cache.rows.remember(new.owner, new.at, slots, max(new.used)),
@@ -333,6 +335,12 @@ class Engine:
         """None when the streams are all slots in order, so that caches need no copy."""
         slots = [s.slot for s in streams]
         return None if slots == list(range(self.slots)) else self._tensor(slots)
+
+
+@lru_cache(maxsize=256)  # most passes have the values of an earlier one
+def per_stream(values: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    """One value per stream, to be read only. -> (B,)"""
+    return torch.tensor(values, dtype=dtype, device=device)
 
 
 def fed(stream: Stream, row: Row) -> int:

@@ -155,7 +155,7 @@ class GSiMT(System[GSiMTConfig, GSiMTKnobs, GSiMTMemory]):
             batch.source_length,
             row_packing=Packing(size * width, steps, index),
         )
-        tokens = batch.inputs[:, None].expand(-1, width, -1).flatten(1)
+        tokens = batch.inputs[:, None].expand(-1, width, -1)[computed]
         return self.transformer.decode(tokens, self.transformer.read(source), at).states
 
     def loss(self, batch: Batch, knobs: GSiMTKnobs) -> Loss:

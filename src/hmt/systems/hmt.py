@@ -179,11 +179,11 @@ class HMT(System[HMTConfig, HMTKnobs, HMTMemory]):
             knobs.lower, knobs.states, batch.source_length, batch.target_length, steps
         )
         source = self.transformer.encode_batch(batch.source, batch.source_length)
-        tokens = batch.inputs.gather(1, (table.rows.target - 1).clamp(max=steps - 1))
+        tokens = batch.inputs[table.sentence, table.token]
         at = whole_pass(
             table.rows,
             state_bias(table.rows, table.rows, knobs.attention, source.dtype),
-            Packing(size, tokens.shape[1], table.index),
+            Packing(size, table.rows.target.shape[1], table.index),
             source,
             batch.source_length,
         )

@@ -29,7 +29,7 @@ class TokenPass:
 
     states: Tensor  # (N, D)
     is_real: Tensor  # (B, I) False where the target is padding
-    reports: tuple[Report, ...]  # of the cross-attention, per layer
+    reports: list[Report]  # of the cross-attention, per layer
     transformer: Transformer
 
     def spread(self, values: Tensor) -> Tensor:
@@ -102,7 +102,7 @@ class TokenSystem(System[ConfigT, KnobsT, MemoryT]):
             registers=registers,
             is_streaming=is_streaming,
         )
-        out = transformer.decode(batch.inputs, transformer.read(source), at)
+        out = transformer.decode(batch.inputs[is_real], transformer.read(source), at)
         return TokenPass(out.states, is_real, out.reports, transformer)
 
     def gold(self, batch: Batch, done: TokenPass) -> tuple[Tensor, Tensor]:
