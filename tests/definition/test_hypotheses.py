@@ -96,9 +96,12 @@ def test_conflicts_are_counted_once_and_the_rest_is_aligned() -> None:
     assert hypotheses.conflicts == 1
     assert hypotheses.update(["x", "a", "c", "d", "e"], 5) == ["e"]
     assert hypotheses.conflicts == 1
+    assert hypotheses.update(["x", "y", "a", "c", "d", "e", "f"], 7) == ["f"], "one more before"
+    assert hypotheses.update(["c", "d", "e", "f", "g"], 5) == ["g"], "three less"
+    assert hypotheses.conflicts == 2
     assert hypotheses.commit() == []
     assert hypotheses.update(["q"], 1) == ["q"]
-    assert hypotheses.conflicts == 1
+    assert hypotheses.conflicts == 2
 
 
 @pytest.mark.parametrize("committed", [-1, 3])
