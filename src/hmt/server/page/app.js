@@ -12,7 +12,7 @@ const $ = (id) => document.getElementById(id);
 const all = (selector) => document.querySelectorAll(selector);
 const { body, documentElement: root } = document;
 const query = new URLSearchParams(location.search);
-const token = new URLSearchParams(location.hash.slice(1)).get("token"); // stays in the browser's address
+const token = new URLSearchParams(location.hash.slice(1)).get("token"); // never sent as an address
 const zero = performance.now();
 const TRACE = 120; // quarters of a second
 
@@ -69,7 +69,11 @@ function connect(room) {
 		.on("delta", (text, facts) => transcript.wrote(text, facts))
 		.on("done", finished)
 		.on("waiting", (facts) => transcript.waited(facts))
-		.on("notice", ({ code, message }) => code === "early_end" || say(message))
+		.on("notice", ({ code, message }) => {
+			if (code === "early_end") return;
+			say(message);
+			setTimeout(say, 8000, "");
+		})
 		.on("problem", say)
 		.on("updated", ({ hmt: { knobs } }, applies) => {
 			threshold = knobs.threshold ?? threshold;

@@ -15,7 +15,7 @@ const width = number("width", 42, 10, 200);
 root.dataset.bg = query.get("bg") ?? "";
 root.dataset.align = query.get("align") ?? "";
 root.style.setProperty("--lines", lines);
-root.style.setProperty("--width", `${width}ch`);
+root.style.setProperty("--width", `${0.86 * width}ch`); // most letters are narrower than 0
 if (query.has("size")) root.style.setProperty("--size", `${number("size", 48, 10, 400)}px`);
 
 class RollUp {

@@ -91,7 +91,7 @@ export function typing(field, { give, paste, end }) {
 
 export const Recognition = globalThis.SpeechRecognition ?? globalThis.webkitSpeechRecognition;
 
-// Whether the browser can recognise this language without sending sound anywhere.
+// Whether the browser recognises this language without sending sound anywhere.
 export async function staysLocal(lang) {
 	try {
 		return (await Recognition.available({ langs: [lang], processLocally: true })) === "available";

@@ -4,6 +4,9 @@ import { words } from "./client.js";
 
 // `track` is the language to read; without it, the first one that the room has.
 export function listen(room, { heard, tentative, wrote, done, clear, state }, track) {
+	const query = new URLSearchParams({ kind: "words,source", wait: 1 });
+	const token = new URLSearchParams(location.search).get("token");
+	if (token) query.set("token", token);
 	let attempts = 0;
 	const take = {
 		snapshot({ tracks, state: now }) {
@@ -27,8 +30,7 @@ export function listen(room, { heard, tentative, wrote, done, clear, state }, tr
 		state: ({ state: now }) => state({ live: "listening", waiting: "away" }[now] ?? now),
 	};
 	const open = () => {
-		const token = new URLSearchParams(location.search).get("token") ?? "";
-		const events = new EventSource(`v1/rooms/${encodeURIComponent(room)}/events?kind=words,source&wait=1&token=${encodeURIComponent(token)}`);
+		const events = new EventSource(`v1/rooms/${encodeURIComponent(room)}/events?${query}`);
 		events.onopen = () => (attempts = 0);
 		events.onerror = () => {
 			state("waiting");

@@ -25,7 +25,7 @@ export class Why {
 			make("p.heard", source, make("b", {}, heard.slice(0, read).join(" ")),
 				make("span.hidden", {}, " – written here – "), heard.slice(read).join(" ")),
 			make("ol.bars", {}, ...moments.map(([count, confidence], k) =>
-				this.bar(heard[count - 1] ?? "", confidence, limit, k === moments.length - 1))),
+				this.bar(heard[count - 1] ?? "", confidence, limit, k === moments.length - 1, word.forced))),
 			make("p.quiet", {}, this.summary(word, read, moments.length - 1, limit)));
 	}
 
@@ -55,11 +55,12 @@ export class Why {
 		return { limit, moments: [...waits, [read, word.confidence ?? 1]] };
 	}
 
-	bar(after, confidence, limit, wrote) {
+	bar(after, confidence, limit, wrote, forced) {
 		const bar = make("span.bar", { "aria-hidden": "true" }, make("i"), make("em"));
 		bar.style.setProperty("--share", confidence);
 		bar.style.setProperty("--limit", limit);
-		return make(wrote ? "li.wrote" : "li", {}, make("span", {}, `… ${after}`), bar, make("span", {}, percent(confidence)));
+		return make(wrote ? "li.wrote" : "li", {}, make("span", {}, `… ${after}`), bar,
+			make("span", {}, wrote && forced ? "must" : percent(confidence)));
 	}
 
 	summary({ row, logProb, forced }, read, waits, limit) {
