@@ -542,7 +542,7 @@ def test_two_evaluations_of_one_setting(hmt: Call, tmp_path: Path) -> None:
         answer = hmt(*arguments)
         assert answer.code == 2 and is_sentence(answer.err)
         assert f"another evaluation (process {os.getpid()})" in answer.err
-        assert hmt(*arguments, "--lower", "1").code == 0  # another setting may be measured
+        assert hmt(*arguments, "--lower", "3").code == 0  # another setting may be measured
     assert {k: v for k, v in contents(curve).items() if k in before and "scores" not in k} == {
         k: v for k, v in before.items() if "scores" not in k
     }
