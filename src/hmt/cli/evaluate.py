@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -22,8 +22,10 @@ from hmt.cli._scores import (
 from hmt.errors import UserError
 
 if TYPE_CHECKING:
+    from hmt.evaluation.evaluate import ParallelText
     from hmt.evaluation.translations import Translations
-    from hmt.metrics.scores import Point
+    from hmt.metrics.scores import Point, Scoring
+    from hmt.models.model import Model
 
 logger = logging.getLogger(__name__)
 
@@ -89,7 +91,7 @@ def evaluate(
       hmt evaluate model --source test.de --target test.en --output other
       hmt evaluate --log instances.log
     """
-    from hmt.evaluation import evaluate as corpus
+    from hmt.evaluation.evaluate import read_parallel
     from hmt.evaluation.translations import read_point, score_log
 
     scoring = checked_scoring(tokenize, seconds_per_word, resamples)
@@ -102,18 +104,32 @@ def evaluate(
         raise UserError("Give --source and --output, or an instances.log with --log.")
     loaded = open_model(model, device, trust=trust)
     settings = list(knobs.sweep(knobs.given(context), loaded.system.Knobs, loaded.system.name))
-    text = corpus.read_parallel(source, target)
-    batch = batch or (64 if seconds_per_word is None else 1)
+    text = read_parallel(source, target)
     if is_longform:
         form = longform.form_of(len(text.sources), talk_sentences, talks, unpunctuated)
         longform.run(loaded, text, output, form, settings, scoring)
         return
-    with bars() as progress:
-        points = corpus.evaluate(
-            loaded, text, output, settings, batch=batch, scoring=scoring, progress=progress
-        )
+    batch = batch or (64 if seconds_per_word is None else 1)
+    points = _sweep(loaded, text, output, settings, scoring, batch)
     needed = points if comet is not None else points[:1]
     _report(points, [read_point(output, point) for point in needed], output, comet)
+
+
+def _sweep(
+    model: "Model",
+    text: "ParallelText",
+    output: Path,
+    settings: "Sequence[dict[str, Any]]",
+    scoring: "Scoring",
+    batch: int,
+) -> "list[Point]":
+    """Translate and score at every setting, with progress bars."""
+    from hmt.evaluation.evaluate import evaluate
+
+    with bars() as progress:
+        return evaluate(
+            model, text, output, settings, batch=batch, scoring=scoring, progress=progress
+        )
 
 
 def _refuse(context: typer.Context, names: Sequence[str], *, is_log: bool) -> None:
