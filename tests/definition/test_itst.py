@@ -176,7 +176,7 @@ def test_worked_decision() -> None:
         given = [
             Transported(transport=torch.zeros(1, 1, 3), received=doubles([[n]])) for n in layers
         ]
-        output = PassOutput(states, lambda: states, [1], tuple(given), system.transformer)
+        output = PassOutput(states, lambda: states, [1], given, system.transformer, [])
         own = Stream(0, system.knobs(threshold=0.5), None, read=3, **stream)  # type: ignore[arg-type]
         (decided,) = system.decide([own], [plan], output)
         assert own.states[0][3] == pytest.approx(min(*layers, 0.5) / 0.5 if not stream else 1.0)

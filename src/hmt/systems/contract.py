@@ -49,9 +49,9 @@ class PassOutput:
     states: Tensor  # (N, D)
     means: Callable[[], Tensor]  # (N, D) mean of the source states each row has seen
     counts: list[int]  # rows per stream; they stand one after another
-    reports: list[Report]  # of the cross-attention, per layer
+    reports: Sequence[Report]  # of the cross-attention, per layer
     transformer: Transformer
-    attention: list[Tensor]  # (N, H, J) weights per layer; empty unless the engine is watched
+    attention: Sequence[Tensor]  # (N, H, J) weights per layer; empty unless the engine is watched
 
     def last_rows(self) -> Tensor:
         """The last row of each stream. (streams, D)"""
