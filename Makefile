@@ -33,7 +33,7 @@ test: check
 
 # The same with coverage, which costs Python 3.11 nearly half as much time again; .ci/run does this.
 cover: check
-	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n $(JOBS) --dist worksteal --durations=10 --cov tests
+	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n $(JOBS) --dist worksteal --cov --durations=10 tests
 
 # SimulEval, OmniSTEval and SimulStream pin old packages: they get an environment of their own, and the tests that
 # run them are told where: HMT_SIMULEVAL_VENV=.venv-scorers make test
