@@ -1,4 +1,4 @@
-# make demo | test | check | scorers | bench | clean: all that a developer must know.
+# make demo | test | check | planted | scorers | bench | release | lock | clean: all that a developer must know.
 # Nothing but Python 3.11+ and make is needed; everything else is installed into .venv once.
 
 PYTHON ?= python3
@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 JOBS   ?= 2
 
-.PHONY: demo test check scorers bench clean
+.PHONY: demo test check planted scorers bench release lock clean
 .DEFAULT_GOAL := test
 
 $(STAMP): pyproject.toml constraints.txt
@@ -40,6 +40,23 @@ $(SCORERS)/.installed: constraints.txt
 	$(SCORERS)/bin/python -m pip install --quiet --disable-pip-version-check \
 	  simuleval==1.1.4 omnisteval==0.1.10 torch==2.13.0 tokenizers safetensors typer rich
 	@touch $@
+
+# A bug planted on purpose must turn the tests red; see tests/planted/README.md.
+planted: $(STAMP)
+	$(BIN)/python tests/planted/run.py
+
+# The wheel alone, in an environment of its own: what a user gets is what was tested.
+release: $(STAMP)
+	rm -rf build dist
+	$(BIN)/python -m build --outdir dist .
+	$(BIN)/twine check --strict dist/*
+	$(PYTHON) -m venv build/clean
+	build/clean/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt dist/*.whl
+	cd build && clean/bin/hmt --version && clean/bin/hmt demo --fast && clean/bin/hmt info
+
+# Every version that is installed here, written into constraints.txt.
+lock: $(STAMP)
+	$(BIN)/python .ci/lock.py
 
 bench: $(STAMP)
 	$(BIN)/hmt bench

@@ -1,0 +1,39 @@
+"""Write constraints.txt: the versions installed in this environment, transitive ones included."""
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+HEAD = """\
+# The versions that every result and test of this repository was made with.  A plain install stays
+# small and reproducible.  Written by `make lock`.
+"""
+
+
+def name_of(requirement: str) -> str:
+    """The package of a requirement or a pin, spelt in one way."""
+    found = re.match(r"[A-Za-z0-9_.-]+", requirement)
+    return found[0].lower().replace("_", "-") if found else ""
+
+
+def main() -> None:
+    """Direct dependencies first, then what they need themselves."""
+    project = tomllib.loads(Path("pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"].values()
+    direct = {name_of(r) for group in (project["dependencies"], *extras) for r in group}
+    listed = subprocess.run(
+        [sys.executable, "-m", "pip", "freeze", "--exclude-editable"],
+        capture_output=True, text=True, check=True,
+    ).stdout.split()  # fmt: skip
+    # a local label such as +cpu names a build, not a version
+    pins = sorted((re.sub(r"\+.*", "", line) for line in listed if "==" in line), key=str.lower)
+    first = [pin for pin in pins if name_of(pin) in direct]
+    rest = [pin for pin in pins if name_of(pin) not in direct]
+    text = "\n".join([HEAD.rstrip(), *first, "", "# What these need themselves.", *rest])
+    Path("constraints.txt").write_text(text + "\n")
+
+
+if __name__ == "__main__":
+    main()
