@@ -52,10 +52,18 @@ class Live:
     """The text of one speaker on its way through an engine."""
 
     def __init__(
-        self, engine: Engine, tokenizers: Tokenizers, knobs: object, *, by_line: bool = False
+        self,
+        engine: Engine,
+        tokenizers: Tokenizers,
+        knobs: object,
+        *,
+        by_line: bool = False,
+        max_tokens: int = MAX_SENTENCE_TOKENS,
     ) -> None:
         self.engine, self.tokenizers, self.knobs = engine, tokenizers, knobs
         self.by_line = by_line  # a sentence is what the caller ends, and ends where the model does
+        self.cuts = not by_line  # sentences end by punctuation and where the model finds a border
+        self.max_tokens = max_tokens
         self.stream: Stream | None = None
         self.record: Record | None = None  # of the sentence that ended last
         self.sentence = 0  # from 0, the open one
@@ -81,8 +89,8 @@ class Live:
         for start in range(0, len(word), MAX_WORD_CHARACTERS):
             part = word[start : start + MAX_WORD_CHARACTERS]
             tokens = tuple(self.tokenizers[0].encode(part))
-            for at in range(0, len(tokens), MAX_SENTENCE_TOKENS - 1):
-                chunk = tokens[at : at + MAX_SENTENCE_TOKENS - 1]
+            for at in range(0, len(tokens), self.max_tokens - 1):
+                chunk = tokens[at : at + self.max_tokens - 1]
                 self._heard.append(Word(part if at == 0 else "", chunk, spoken, start + at > 0))
 
     def end(self, reason: str) -> None:
@@ -149,6 +157,29 @@ class Live:
             self.stream, self.words = None, []
             self.sentence += 1
 
+    def rebuild(self, engine: Engine) -> bool:
+        """Go on in another engine; whether the open sentence came out as before.
+
+        Decoding is greedy and independent of the other streams, so that a sentence whose memory was
+        lost is read again: what was shown of it is written again and not shown twice.
+        """
+        self.engine, old = engine, self.stream
+        if old is None:
+            return True
+        stream = self.stream = engine.open(old.knobs)
+        stream.is_running, stream.stops = old.is_running, old.stops
+        for word in self.words:
+            engine.push(stream, word.tokens)
+        if old.source_ended:
+            engine.finish(stream)
+        engine.advance([stream])
+        while stream.halted and len(stream.target) < self._shown:
+            stream.halted = False
+            engine.advance([stream])
+        stream.halted &= len(stream.target) > self._shown
+        self._goes_on = True
+        return stream.target[: self._shown] == old.target[: self._shown]
+
     # ---- the source
 
     def _give(self, word: Word) -> None:
@@ -159,13 +190,13 @@ class Live:
         assert self.stream is not None
         self.engine.push(self.stream, word.tokens)
         self.words.append(word)
-        if not self.by_line and self._cutter.push(word.text):
+        if self.cuts and self._cutter.push(word.text):
             self._heard.appendleft(End(events.PUNCTUATION))
 
     def _open(self) -> None:
         self.stream = self.engine.open(self.knobs)
         self.stream.is_running = not self.by_line
-        if not self.by_line:
+        if self.cuts:
             self.stream.stops = self._stops
         self._detokenizer = Detokenizer(self.tokenizers[1])
         self._shown = 0
@@ -173,7 +204,7 @@ class Live:
 
     def _has_room(self, word: Word) -> bool:
         arrived = 0 if self.stream is None else len(self.stream.source)
-        return arrived + len(word.tokens) < MAX_SENTENCE_TOKENS
+        return arrived + len(word.tokens) < self.max_tokens
 
     def _end_source(self, reason: str) -> bool:
         """Whether there was a sentence to end."""
