@@ -9,6 +9,7 @@ from hmt.cli import (
     demo,
     evaluation,
     models,
+    serve,
     training,
     translation,
 )
@@ -24,6 +25,7 @@ __all__ = [
     "evaluation",
     "main",
     "models",
+    "serve",
     "training",
     "translation",
 ]

@@ -15,7 +15,7 @@ from hmt.errors import UserError
 # In the order in which work with the program goes.
 ORDER = (
     *("demo", "translate", "prepare", "train", "average", "info", "convert"),
-    *("evaluate", "compare", "plot", "explain", "score", "audit", "bench"),
+    *("evaluate", "compare", "plot", "explain", "score", "audit", "bench", "serve"),
 )
 
 

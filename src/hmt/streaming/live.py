@@ -11,6 +11,7 @@ import math
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from hmt.streaming import events
 from hmt.streaming.borders import Border, find_border
@@ -22,6 +23,7 @@ from hmt.systems.stream import Stream
 from hmt.text.pieces import Detokenizer
 from hmt.text.sentences import SentenceCutter, ends_sentence, has_punctuation, is_end_mark
 from hmt.text.symbols import EOS
+from hmt.text.tokenizer import Tokenizer
 
 # A longer sentence is cut in two: this bounds the memory of a session, whatever is said to it.
 MAX_SENTENCE_TOKENS = 1024
@@ -75,10 +77,7 @@ class Live:
         self._goes_on = False  # a stream that halted was released
         self._border: Border | None = None  # of a sentence that the model ended
         self._began_at: float | None = None
-        target = tokenizers[1]
-        self._stops = frozenset(
-            id for id, piece in enumerate(target.pieces) if is_end_mark(piece.text)
-        )
+        self._stops = _end_marks(tokenizers[1])
 
     # ---- what is heard
 
@@ -166,6 +165,7 @@ class Live:
         self.engine, old = engine, self.stream
         if old is None:
             return True
+        self.stream = None
         stream = self.stream = engine.open(old.knobs)
         stream.is_running, stream.stops = old.is_running, old.stops
         for word in self.words:
@@ -314,6 +314,12 @@ class Live:
         self._heard.extendleft(reversed(left))
         self._cutter.reset()
         return ended
+
+
+@lru_cache(maxsize=16)
+def _end_marks(tokenizer: Tokenizer) -> frozenset[int]:
+    """Pieces that are nothing but marks that end sentences; found once, not for every session."""
+    return frozenset(id for id, piece in enumerate(tokenizer.pieces) if is_end_mark(piece.text))
 
 
 def _says_something(word: str) -> bool:
