@@ -188,6 +188,8 @@ class Channel:
         self.just_heard = []
         while words and live.is_idle and not (live.stream and live.stream.source_ended):
             try:
+                if self.is_going and isinstance(self.inbox[0], End | Turn | Mark):
+                    break  # comes after all that the words before it let the model write
                 item = self.inbox.popleft()
             except IndexError:
                 break

@@ -47,7 +47,8 @@ class Client:
         self._socket: ClientConnection | None = None
         self._seq = 0
         self._unconfirmed: deque[Event] = deque()  # sent, not accepted yet
-        self._confirmed: list[str] = []  # words of the open sentence that were accepted
+        self._said: deque[tuple[int, str]] = deque()  # words no sentence has ended with yet
+        self._accepted = 0
         self.session: Event = {}
         self.n = 0
         self.offset = 0
@@ -67,8 +68,9 @@ class Client:
     # ---- what one can do
 
     async def say(self, text: str) -> None:
-        """Final words; a word counts once whitespace follows it."""
-        await self._keep("session.input_text.append", {}, text=text)
+        """Final, whole words."""
+        self._said.extend((self._seq + 1, word) for word in text.split())
+        await self._keep("session.input_text.append", {}, text=text + " ")
 
     async def guess(self, text: str, utterance: int = 0, committed: int | None = None) -> None:
         """A recogniser's whole current guess, of which the first `committed` words are final."""
@@ -124,7 +126,8 @@ class Client:
     async def _begin(self, token: str | None) -> None:
         assert self._socket is not None
         if token:
-            await self._socket.send(json.dumps({"type": "session.resume", "hmt": self._resume(token)}))
+            message = {"type": "session.resume", "hmt": self._resume(token)}
+            await self._socket.send(json.dumps(message))
         event = json.loads(await self._socket.recv())
         if "session" not in event:
             raise ConnectionError(event.get("error", {}).get("message", "The server refused."))
@@ -140,9 +143,8 @@ class Client:
         return {
             "token": token,
             "after": self.n,
-            "source_seq": (self._unconfirmed[0]["hmt"]["seq"] if self._unconfirmed else self._seq + 1)
-            - 1,
-            "open_sentence": self._confirmed,
+            "source_seq": self._accepted,
+            "open_sentence": [word for seq, word in self._said if seq <= self._accepted],
             "shown": self.shown,
             "sentence": self.sentence,
             "offset": self.offset,
@@ -173,9 +175,13 @@ class Client:
                 self.offset, self.sentence = len(self.text), facts["sentence"]
             case "session.output_transcript.done":
                 self.shown, self.sentence = "", facts["sentence"] + 1
-                del self._confirmed[: len(facts["source"].split())]
+                for _ in facts["source"].split():
+                    if self._said:
+                        self._accept(self._said.popleft()[0])
+                self._accept(facts.get("seq", 0))
 
     def _accept(self, seq: int) -> None:
-        """Forget what the server has taken; its words are those of the open sentence."""
+        """Forget messages that the server has taken."""
+        self._accepted = max(self._accepted, seq)
         while self._unconfirmed and self._unconfirmed[0]["hmt"]["seq"] <= seq:
-            self._confirmed += self._unconfirmed.popleft().get("text", "").split()
+            self._unconfirmed.popleft()

@@ -286,8 +286,7 @@ class Live:
         if border is not None:
             return border.words
         read = self._entries_read(stream.reads[-1] if stream.reads else 0)
-        unread = self.words[read:]
-        if not stream.target or not any(_says_something(word.text) for word in unread):
+        if not stream.target or (stream.source_ended and read == len(self.words)):
             return len(self.words)
         return self._find_border(stream, max(read, 1)).words
 
@@ -320,7 +319,3 @@ class Live:
 def _end_marks(tokenizer: Tokenizer) -> frozenset[int]:
     """Pieces that are nothing but marks that end sentences; found once, not for every session."""
     return frozenset(id for id, piece in enumerate(tokenizer.pieces) if is_end_mark(piece.text))
-
-
-def _says_something(word: str) -> bool:
-    return any(character.isalnum() for character in word)
