@@ -1,4 +1,4 @@
-"""A server in a thread of the test, with a small model, and clients that write down what they see."""
+"""A server in a thread of the test, with a small model, and clients that keep what they see."""
 
 import asyncio
 import contextlib
@@ -43,9 +43,7 @@ class Running:
 
     def __init__(self, model: Model, **changed: Any) -> None:
         names = Limits.__dataclass_fields__
-        limits = replace(
-            Limits(delay_ms=10**6), **{k: v for k, v in changed.items() if k in names}
-        )
+        limits = replace(Limits(delay_ms=10**6), **{k: v for k, v in changed.items() if k in names})
         others = {k: v for k, v in changed.items() if k not in names}
         settings = Settings(limits=limits, **others)
         self.model = model

@@ -15,7 +15,7 @@ from starlette.routing import BaseRoute, Mount, Route, WebSocketRoute
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from hmt.server import health, libre, listening, realtime
+from hmt.server import client_secrets, health, libre, listening, realtime, schemas, sidecar
 from hmt.server.service import Service
 
 PAGE = Path(__file__).parent / "page"
@@ -70,11 +70,14 @@ def routes() -> list[BaseRoute]:
     room = "/v1/rooms/{room}"
     return [
         WebSocketRoute("/v1/realtime/translations", realtime.realtime),
+        Route(client_secrets.PATH, client_secrets.make, methods=["POST"]),
         Route("/v1/models", health.models),
         Route(f"{room}/events", listening.events),
         Route(f"{room}/captions.{{kind}}", listening.captions),
         WebSocketRoute(room, listening.socket),
+        WebSocketRoute("/sidecar/alignatt", sidecar.sidecar),
         *libre.routes(),
+        *schemas.routes(),
         Route("/health", health.health),
         Route("/health/live", health.live),
         Route("/health/ready", health.ready),

@@ -56,6 +56,7 @@ class Service:
         self.listeners = Guests(self.limits.listeners_per_address)
         self.visits = Visits(self.limits.translate_per_minute)
         self.sockets = 0
+        self.sidecars = 0  # of recognisers, each a live session too
         self.is_warm = self.is_draining = False
         self._ticker: asyncio.Task[None] | None = None
 
@@ -137,7 +138,7 @@ class Service:
 
     def open(self, served: Served, room: str | None = None) -> Session:
         """A new session, if there is room for one."""
-        self._admit(served)
+        self.admit(served)
         session = Session(served, self.limits, self.settings.name, room)
         session.on_over = self._over
         session.meter = self.metrics
@@ -145,15 +146,16 @@ class Service:
         self.metrics.sessions.labels(served.name).inc()
         return session
 
-    def _admit(self, served: Served) -> None:
+    def admit(self, served: Served) -> None:
         """Refuse a newcomer rather than slow the others down."""
         if self.is_draining:
             raise BusyError("The server is going away")
         live = sum(session.lost_at is None for session in self.sessions)
+        lost = len(self.sessions) - live
+        live += self.sidecars
         if live >= self.limits.places:
             self.metrics.rejected.labels("places").inc()
             raise BusyError(f"All {self.limits.places} places are taken")
-        lost = len(self.sessions) - live
         if lost >= self.limits.places:  # so that lost ones cannot pile up
             min((s for s in self.sessions if s.lost_at), key=lambda s: s.lost_at or 0).stop(
                 4408, "lost"

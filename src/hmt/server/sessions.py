@@ -6,81 +6,32 @@ import secrets
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Protocol
 
 from msgspec import UNSET
 
-from hmt.server import channels
+from hmt.server import channels, messages, replies
 from hmt.server.channels import Applied, Channel, Failed, Mark, Output, Sentence, Text, Wait
 from hmt.server.deltas import Wording
 from hmt.server.hearing import Hearing
 from hmt.server.limits import Bucket
-from hmt.server.messages import (
-    AnyClientEvent,
-    Append,
-    AppendAudio,
-    Clear,
-    Close,
-    Commit,
-    Hypothesis,
-    InvalidError,
-    ResumeFacts,
-    Update,
-    shortened,
-)
+from hmt.server.messages import InvalidError, shortened
 from hmt.server.metrics import Metrics
 from hmt.server.models import Served, short_code
 from hmt.server.outbox import Outbox
+from hmt.server.parties import Audience, Connection
 from hmt.server.preferences import Preferences
 from hmt.server.rebuilt import Rebuilt
-from hmt.server.replies import (
-    Accepted,
-    AcceptedFacts,
-    Closed,
-    ClosedFacts,
-    Error,
-    Fault,
-    Heartbeat,
-    InputDelta,
-    Notice,
-    NoticeFacts,
-    Resumed,
-    ResumedFacts,
-    SessionFacts,
-    SessionObject,
-    Updated,
-    UpdatedFacts,
-)
 from hmt.server.settings import Limits
 from hmt.streaming import events
-from hmt.streaming.events import Written
 
 ACCEPTED_SECONDS = 0.1  # between two acknowledgements
+TOLD_LIMITS = (
+    *("message_bytes", "words_per_message", "queue_words"),
+    *("words_per_second", "idle_seconds"),
+)
 REBUILT = "rebuilt"  # the mark behind the words of a sentence that is read again
 QUEUE_POLL_SECONDS = 0.02
 LAGGING_SECONDS = 1.0
-
-
-class Connection(Protocol):
-    """Whoever carries a session's messages."""
-
-    def close(self, code: int, reason: str) -> None:
-        """Close once everything was sent."""
-
-    def cut(self, code: int, reason: str) -> None:
-        """Close at once and send nothing more."""
-
-
-class Audience(Protocol):
-    """Who reads along: a track of a room."""
-
-    def heard(self, words: list[str]) -> None: ...
-
-    def tentative(self, text: str) -> None: ...
-
-    def wrote(self, events: list[Written], elapsed_ms: int) -> None: ...
-
-    def ended(self, sentence: Sentence) -> None: ...
 
 
 class Session:
@@ -115,62 +66,55 @@ class Session:
 
     # ---- as its client sees it
 
-    def describe(self) -> SessionObject:
+    def describe(self) -> replies.SessionObject:
         """The session as a client sees it."""
-        limits, wishes = self.limits, self.preferences
-        named = ("message_bytes", "words_per_message", "queue_words", "words_per_second")
-        return SessionObject(
+        limits, served = self.limits, self.served
+        return replies.SessionObject(
             id=self.id,
-            model=self.served.name,
+            model=served.name,
             expires_at=int(self.started_at + limits.session_seconds),
-            audio={"output": {"language": self.served.target}},
-            hmt=SessionFacts(
-                source_language=self.served.source,
+            audio={"output": {"language": served.target}},
+            hmt=replies.SessionFacts(
+                source_language=served.source,
                 resume_token=self.token,
-                knobs=self.served.plain_knobs(wishes.knobs),
-                sentences=wishes.sentences,
-                granularity=wishes.granularity,
-                detail=wishes.detail,
-                echo=wishes.echo,
-                commit=wishes.commit,
-                pause_ms=wishes.pause_ms,
+                **{**vars(self.preferences), "knobs": served.plain_knobs(self.preferences.knobs)},
                 started_at=round(self.started_at, 3),
-                limits={name: getattr(limits, name) for name in (*named, "idle_seconds")},
+                limits={name: getattr(limits, name) for name in TOLD_LIMITS},
                 room=self.room,
             ),
         )
 
-    async def take(self, event: AnyClientEvent) -> None:
+    async def take(self, event: messages.AnyClientEvent) -> None:
         """Work on one event; an InvalidError says why it was refused."""
         self.last_input = time.monotonic()
         match event:
-            case Update():
+            case messages.Update():
                 self._update(event)
-            case Append(hmt=facts):
+            case messages.Append(hmt=facts):
                 if self._is_new(facts.seq):
                     at = facts.at_ms or []
                     await self._say(self._hearing.append(event), [ms / 1000 for ms in at])
                 self._took(facts.seq)
-            case Hypothesis(hmt=facts):
+            case messages.Hypothesis(hmt=facts):
                 if self._is_new(facts.seq):
                     words, conflicts = self._hearing.guess(facts)
                     await self._say(words)
                     self._guessed(conflicts)
                 self._took(facts.seq)
-            case Commit(hmt=facts):
+            case messages.Commit(hmt=facts):
                 if self._is_new(facts.seq):
                     await self._say(self._hearing.commit())
                     label = shortened(facts.reason or "commit")
                     self.end(events.PAUSE, label, facts.seq)
                 self._took(facts.seq)
-            case Clear(hmt=facts):
+            case messages.Clear(hmt=facts):
                 if self._is_new(facts.seq):
                     self._clear()
                 self._took(facts.seq)
-            case Close():
+            case messages.Close():
                 await self._say(self._hearing.commit())
                 self.finish()
-            case AppendAudio():
+            case messages.AppendAudio():
                 raise InvalidError(
                     "unsupported_input",
                     "This server takes text; put a speech recogniser before it, see docs/serve.md.",
@@ -202,8 +146,8 @@ class Session:
         self._accept_timer = None
         self._accepted_at = time.monotonic()
         tentative = self._hearing.tentative
-        facts = AcceptedFacts(self._seq, self.words_in, self.queued, tentative)
-        self.outbox.put(Accepted(hmt=facts))
+        facts = replies.AcceptedFacts(self._seq, self.words_in, self.queued, tentative)
+        self.outbox.put(replies.Accepted(hmt=facts))
 
     async def _say(self, words: list[str], spoken: list[float] | None = None) -> None:
         """Queue words; waits while there are too many, so that the client is not read."""
@@ -222,7 +166,9 @@ class Session:
             self.meter.words.labels("source").inc(len(words))
         if self.preferences.echo:
             delta = " ".join(words) + " "
-            self.outbox.put(InputDelta(delta=delta, elapsed_ms=self._wording.elapsed_ms(now)))
+            self.outbox.put(
+                replies.InputDelta(delta=delta, elapsed_ms=self._wording.elapsed_ms(now))
+            )
         if self.audience is not None:
             self.audience.heard(words)
 
@@ -258,7 +204,7 @@ class Session:
 
     # ---- settings
 
-    def _update(self, event: Update) -> None:
+    def _update(self, event: messages.Update) -> None:
         change, audio = event.session.hmt, event.session.audio
         if audio is not UNSET and audio.output is not UNSET and audio.output.language is not UNSET:
             self._check_language(audio.output.language)
@@ -314,7 +260,9 @@ class Session:
                     self.outbox.put(self._wording.waiting(output))
                 case Applied(applies):
                     session = self.describe()
-                    self.outbox.put(Updated(session=session, hmt=UpdatedFacts(applies)))
+                    self.outbox.put(
+                        replies.Updated(session=session, hmt=replies.UpdatedFacts(applies))
+                    )
                 case Mark(value) if value == REBUILT:
                     self._release()
                 case Mark(label):
@@ -361,21 +309,25 @@ class Session:
 
     def notice(self, code: str, message: str, **facts: int | str) -> None:
         """Tell the client something that is no error."""
-        self.outbox.put(Notice(hmt=NoticeFacts(code, message, **facts)))  # type: ignore[arg-type]
+        self.outbox.put(replies.Notice(hmt=replies.NoticeFacts(code, message, **facts)))  # type: ignore[arg-type]
 
     def refuse(self, error: InvalidError) -> None:
         """Tell the client that an event was not taken."""
-        fault = Fault(error.code, error.message, param=error.param, event_id=error.event_id)
-        self.outbox.put(Error(error=fault))
+        fault = replies.Fault(error.code, error.message, param=error.param, event_id=error.event_id)
+        self.outbox.put(replies.Error(error=fault))
 
     def _fail(self, reason: str) -> None:
-        fault = Fault("internal", f"{reason} Resume to go on with new words.", "server_error")
-        self.outbox.put(Error(error=fault))
+        fault = replies.Fault(
+            "internal", f"{reason} Resume to go on with new words.", "server_error"
+        )
+        self.outbox.put(replies.Error(error=fault))
         self.stop(4500, "internal error")
 
     def _leave(self, label: str) -> None:
-        facts = ClosedFacts(label, self.words_in, self._wording.words, self._wording.sentences)
-        self.outbox.put(Closed(hmt=facts))
+        facts = replies.ClosedFacts(
+            label, self.words_in, self._wording.words, self._wording.sentences
+        )
+        self.outbox.put(replies.Closed(hmt=facts))
         self.stop(1000, label)
 
     def stop(self, code: int, reason: str) -> None:
@@ -411,7 +363,7 @@ class Session:
             self.finish("expired")
         elif now - self._beat_at >= heartbeat_seconds:
             self._beat_at = now
-            self.outbox.put(Heartbeat(elapsed_ms=self._wording.elapsed_ms(now)))
+            self.outbox.put(replies.Heartbeat(elapsed_ms=self._wording.elapsed_ms(now)))
 
     # ---- resume
 
@@ -427,14 +379,16 @@ class Session:
         self.last_input = time.monotonic()
         self.token = new_token()
         is_complete = self.outbox.rewind(after)
-        self.outbox.put_first(Resumed(session=self.describe(), hmt=ResumedFacts("kept", self._seq)))
+        self.outbox.put_first(
+            replies.Resumed(session=self.describe(), hmt=replies.ResumedFacts("kept", self._seq))
+        )
         if not is_complete:
             self.notice("resumed_differently", "Some of what was written is no longer known here.")
 
-    def rebuild(self, facts: ResumeFacts) -> None:
+    def rebuild(self, facts: messages.ResumeFacts) -> None:
         """Read the open sentence of a session again that this process does not know."""
         words = facts.open_sentence or []
-        words = self._hearing.append(Append(words=words)) if words else []
+        words = self._hearing.append(messages.Append(words=words)) if words else []
         if facts.knobs:
             self.served.knobs(facts.knobs)
             self.preferences = replace(self.preferences, knobs=dict(facts.knobs))
@@ -442,7 +396,9 @@ class Session:
         offset = max(0, facts.offset - len(facts.shown))
         self._wording = Wording(self.started, facts.sentence, offset)
         self._rebuilt = Rebuilt(facts.shown, leads=offset > 0)
-        self.outbox.put(Resumed(session=self.describe(), hmt=ResumedFacts("rebuilt", self._seq)))
+        self.outbox.put(
+            replies.Resumed(session=self.describe(), hmt=replies.ResumedFacts("rebuilt", self._seq))
+        )
         now = time.monotonic()
         self._is_open = bool(words)
         self.words_in += len(words)
