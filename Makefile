@@ -1,4 +1,4 @@
-# make demo | test | check | planted | scorers | bench | release | lock | clean: all that a developer must know.
+# make demo | serve | test | check | planted | scorers | bench | release | lock | clean: all that a developer must know.
 # Nothing but Python 3.11+ and make is needed; everything else is installed into .venv once.
 
 PYTHON ?= python3
@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 JOBS   ?= 2
 
-.PHONY: demo test check planted scorers bench release lock clean
+.PHONY: demo serve test check planted scorers bench release lock clean
 .DEFAULT_GOAL := test
 
 $(STAMP): pyproject.toml constraints.txt
@@ -19,6 +19,9 @@ $(STAMP): pyproject.toml constraints.txt
 
 demo: $(STAMP)
 	@$(BIN)/hmt demo
+
+serve: $(STAMP)
+	$(BIN)/hmt serve
 
 check: $(STAMP)
 	$(BIN)/ruff check .

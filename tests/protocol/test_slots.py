@@ -3,7 +3,7 @@
 import random
 
 import pytest
-from lively import VOCABULARY, lively_hmt, random_tokens
+from lively.naive_hmt import VOCABULARY, lively_hmt, random_tokens
 
 from hmt.models.model import Model
 from hmt.streaming.engine import Engine

@@ -115,7 +115,7 @@ class Session:
             case messages.AppendAudio():
                 raise InvalidError(
                     "unsupported_input",
-                    "This server takes text; put a speech recogniser before it, see docs/serve.md.",
+                    "This server takes text: put a speech recogniser before it.",
                     "type",
                 )
             case _:
