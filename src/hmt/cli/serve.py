@@ -83,8 +83,7 @@ def serve(
         drain_seconds=drain_seconds,
     )
     torch.set_num_threads(threads or max(1, (os.cpu_count() or 2) - 1))
-    pair = _pair(languages)
-    run(settings, [_offer(text, pair, device, int8, trust) for text in models or [""]])
+    run(settings, [_offer(text, _pair(languages), device, int8, trust) for text in models or [""]])
 
 
 def _check_extra() -> None:

@@ -51,12 +51,12 @@ class Live:
         *,
         by_line: bool = False,
         cuts: bool = True,
-        max_tokens: int = MAX_SENTENCE_TOKENS,
+        max_tokens: int | None = None,
     ) -> None:
         self.engine, self.tokenizers, self.knobs = engine, tokenizers, knobs
         self.by_line = by_line  # a sentence is what the caller ends, and ends where the model does
         self.cuts = cuts  # whether punctuation ends the next sentences of running text
-        self.max_tokens = max_tokens  # of a sentence
+        self.max_tokens = max_tokens or MAX_SENTENCE_TOKENS  # of a sentence
         self.sentence: OpenSentence | None = None
         self.number = 0  # of the open sentence or the next one, from 0
         self.record: Record | None = None  # of the sentence that ended last
