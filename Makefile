@@ -1,4 +1,4 @@
-# make demo | serve | test | check | planted | scorers | bench | release | lock | clean: all that a developer must know.
+# make demo | serve | test | check | planted | attack | scorers | bench | release | lock | clean: all that a developer must know.
 # Nothing but Python 3.11+ and make is needed; everything else is installed into .venv once.
 
 PYTHON ?= python3
@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 JOBS   ?= 2
 
-.PHONY: demo serve test check planted scorers bench release lock clean
+.PHONY: demo serve test check planted attack scorers bench release lock clean
 .DEFAULT_GOAL := test
 
 $(STAMP): pyproject.toml constraints.txt
@@ -27,6 +27,7 @@ check: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --strict src
+	$(BIN)/mypy tests examples benchmarks recipes/german-english
 	$(BIN)/pytest -q tests/promises/test_architecture.py
 
 # One thread per worker: two workers with two threads each would fight over two cores.
@@ -49,6 +50,11 @@ $(SCORERS)/.installed: constraints.txt
 # A bug planted on purpose must turn the tests red; see tests/planted/README.md.
 planted: $(STAMP)
 	$(BIN)/python tests/planted/run.py
+
+# Damage, kills and flipped bits for a while, on copies in a temporary directory; docs/reliability.md.
+SECONDS ?= 300
+attack: $(STAMP)
+	OMP_NUM_THREADS=1 $(BIN)/python tests/attack_runs.py --seconds $(SECONDS)
 
 # The wheel alone, in an environment of its own: what a user gets is what was tested.
 release: $(STAMP)

@@ -52,7 +52,7 @@ def running_text(model: Model, words: int) -> Iterator[str]:
 
 
 def soak(session: Session, words: Sequence[str], name: str) -> Iterator[Row]:
-    """Memory after a tenth, a half and all words; CPU time per word in the second and last tenth.
+    """Memory after a tenth, a half and all of the words; CPU time per word, second and last tenth.
 
     In the first tenth of an endless sentence nothing may have to be cut yet.
     """

@@ -1,6 +1,6 @@
 """A first policy: write a token once the model is sure of it.  Run: python examples/first_system.py
 
-`Sure` is all there is to it.  The rest trains it on an invented language for half a minute and
+`Sure` is all there is to it.  The rest trains it on an invented language for a few seconds and
 translates with it; `docs/architecture.md` explains the parts that it overrides.
 """
 
@@ -70,8 +70,8 @@ class Sure(TokenSystem[SureConfig, SureKnobs, None]):
 def learn(folder: Path, updates: int) -> hmt.Model:
     """Text, prepared data and a trained model, all in one folder."""
     training, validation = (toy.write(folder, name, n) for name, n in (("train", 4000), ("v", 50)))
-    files = (*training, *validation)
-    prepare(Prepare(*files, folder / "data", vocabulary="words", min_count=1, workers=1))
+    text = *training, *validation, folder / "data"
+    prepare(Prepare(*text, vocabulary="words", min_count=1, workers=1))
     small = {"width": 64, "ffn": 128, "heads": 4, "encoder_layers": 2, "decoder_layers": 2}
     schedule = {"updates": updates, "batch_tokens": 1000, "learning_rate": 3e-3, "warmup": 100}
     train(
@@ -99,5 +99,5 @@ def main(updates: int) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--updates", type=int, default=400)
+    parser.add_argument("--updates", type=int, default=300)
     main(parser.parse_args().updates)

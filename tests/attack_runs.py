@@ -117,7 +117,7 @@ def kill_and_damage(
     recipe, done = tiny.recipe(data, output), []
     for _ in range(rounds):
         child = start(tiny.run, recipe, 0.05)
-        child.join(draw.uniform(0.1, 0.8))
+        child.join(draw.uniform(0.2, 2.5))
         child.kill()
         child.join()
         state, previous = (output / "training" / n for n in ("state.pt", "state-previous.pt"))

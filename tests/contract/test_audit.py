@@ -378,7 +378,7 @@ def test_agents_of_simuleval_itself(tmp_path: Path, tokenizer: Tokenizer) -> Non
     environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{tmp_path}"}
 
     def run(*command: str) -> subprocess.CompletedProcess[str]:
-        program = [Path(VENV) / "bin" / "python", "-m", "hmt", "audit", "--probes", "3"]
+        program = [str(Path(VENV) / "bin" / "python"), "-m", "hmt", "audit", "--probes", "3"]
         return subprocess.run(
             [*program, *command], env=environment, capture_output=True, text=True, check=False
         )

@@ -90,8 +90,8 @@ def run_mixed(
         draw.shuffle(group)
         engine.advance(group)
         for n in [n for n, s in active.items() if s.target_ended]:
+            engine.close(active[n])
             done[n] = active.pop(n)
-            engine.close(done[n])
     return [s for s in done if s is not None], engine
 
 
@@ -346,7 +346,8 @@ def test_attention_is_given_the_state_of_every_stream() -> None:
 
     Planted bugs: a setting only for systems with registers; all that has arrived passes for read.
     """
-    system, heard = Heard(WaitKConfig(small_dims())), []
+    system = Heard(WaitKConfig(small_dims()))
+    heard: list[Any] = []
     system.transformer = Transformer(small_dims(), partial(Hearing, heard=heard))
     engine = Engine(system, slots=2)
     streams = [engine.open(WaitKKnobs(k=k), forced=[4] * 9) for k in (2, 3)]

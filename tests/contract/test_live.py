@@ -46,7 +46,7 @@ def _short_translations(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def model_of(tokenizer: Tokenizer, seed: int) -> Model:
     size = {"source_vocabulary": tokenizer.size, "target_vocabulary": tokenizer.size}
-    return Model(lively_hmt(seed, 2, 3, **size), (tokenizer, tokenizer), {})
+    return Model(lively_hmt(seed, 2, 3, **size), (tokenizer, tokenizer))
 
 
 @pytest.fixture(scope="module")
@@ -331,7 +331,7 @@ def test_every_system_takes_running_text(name: str) -> None:
     """Borders are found with every system's own scores."""
     words = ["ab", "ba", "c", "bab", "ac", "cab", "bc", "a", "abc", "cba", "bca", "acb", "aab"]
     tokenizer = train_bpe([" ".join(words)] * 3, SYMBOLS)
-    model = Model(lively(name), (tokenizer, tokenizer), {})
+    model = Model(lively(name), (tokenizer, tokenizer))
     heard = random.Random(3).choices([*words, "cab."], k=20)
     session = model.session()
     text = "".join(session.push(word) for word in heard) + session.finish()

@@ -185,7 +185,12 @@ def test_settings_of_a_session(model: Model) -> None:
     assert min(session.record.reads) >= min(4, len(session.record.source_tokens))
     with pytest.raises(UserError, match="speed"):
         model.session(speed=3)
-    wrong = [{"lower": "3"}, {"lower": 2.5}, {"threshold": float("nan")}, {"states": 2**60}]
+    wrong: list[dict[str, Any]] = [
+        {"lower": "3"},
+        {"lower": 2.5},
+        {"threshold": float("nan")},
+        {"states": 2**60},
+    ]
     for knobs in wrong:
         with pytest.raises(UserError, match="it must be"):
             model.session(**knobs)

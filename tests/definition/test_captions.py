@@ -176,7 +176,7 @@ def test_times_of_the_source() -> None:
 def test_wrong_captions_are_refused() -> None:
     for wrong in ({"width": 9}, {"height": 5}, {"timing": "clock"}):
         with pytest.raises(UserError):
-            Captions(**wrong)  # type: ignore[arg-type]
+            Captions(**wrong)
 
 
 @settings(max_examples=60, deadline=None)

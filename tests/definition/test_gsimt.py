@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -141,7 +142,7 @@ def test_prior_is_the_divergence_of_paths() -> None:
     assert got == pytest.approx(expected)
 
 
-def lattice_system(**config: object) -> GSiMT:
+def lattice_system(**config: Any) -> GSiMT:
     torch.manual_seed(12)
     return enlarged(GSiMT(GSiMTConfig(DIMS, **config)), 2.0)
 
@@ -170,9 +171,10 @@ def test_losses_are_those_of_the_definition() -> None:
     c = certain_at_end(cells.confidence[0].sigmoid())
     parts = system.validation_loss(batch).parts
     every = {path: path_probability(path, c) for path in paths(3, 4)}
-    marginal = sum(
-        p * sum(cells.gold[0, i, j] for i, j in enumerate(path)).exp() for path, p in every.items()
-    )
+    emissions = {
+        path: torch.stack([cells.gold[0, i, j] for i, j in enumerate(path)]).sum() for path in every
+    }
+    marginal = torch.stack([p * emissions[path].exp() for path, p in every.items()]).sum()
     torch.testing.assert_close(parts["marginal"][0], -marginal.log())
     mean = torch.tensor([[i * 4 / 3 + 1.5 for i in (1, 2, 3)]]).double()
     torch.testing.assert_close(diagonal_delay(batch) + 1.5, mean)

@@ -105,9 +105,12 @@ def test_nothing_large_is_saved_for_the_backward_pass(monkeypatch: pytest.Monkey
     monkeypatch.setattr(vocabulary, "CHUNK_CELLS", 4000)
     states, weight, gold = random_case(500, 4, 400, torch.float32)
     kept: list[int] = []
-    with torch.autograd.graph.saved_tensors_hooks(
-        lambda x: kept.append(x.numel()) or x, lambda x: x
-    ):
+
+    def keep(tensor: Tensor) -> Tensor:
+        kept.append(tensor.numel())
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda x: x):
         gold_log_prob(states, weight, gold)
     assert kept
     assert max(kept) <= 500 * 4

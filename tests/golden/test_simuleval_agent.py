@@ -194,7 +194,7 @@ def test_simuleval_itself_agrees(
     target.write_text("".join(line + "\n" for line in invented(40, seed=2)))
     folder = saved(tmp_path / "model", model_of(name, kind))
     options = [str(x) for key, value in knobs.items() for x in (f"--{key}", value)]
-    files = ["--source", source, "--target", target, "--output", output]
+    files: list[str | Path] = ["--source", source, "--target", target, "--output", output]
     answer = simuleval("--model", folder, *files, *options)
     assert not answer.returncode, answer.stderr
     point = evaluate(load(folder), read_parallel(source, target), tmp_path / "ours", [knobs])[0]

@@ -81,7 +81,7 @@ def train(
 @cache
 def learned(name: str) -> System:
     """Each system once, with what the task needs."""
-    updates, config = {
+    plans: dict[str, tuple[int, dict[str, Any]]] = {
         "full": (400, {}),
         "wait-k": (400, {"k": 2}),
         "multipath": (500, {}),
@@ -91,7 +91,8 @@ def learned(name: str) -> System:
         "gsimt": (300, {"zeta": 0.0}),
         "itst": (500, {}),
         "hmt": (400, {"lower": 1, "states": 4}),
-    }[name]
+    }
+    updates, config = plans[name]
     return train(name, updates, **config)
 
 

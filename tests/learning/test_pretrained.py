@@ -4,6 +4,7 @@ import json
 import random
 from functools import cache
 from io import StringIO
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -20,7 +21,7 @@ def model() -> Model:
     return load()
 
 
-def live(text: str, **knobs: float) -> str:
+def live(text: str, **knobs: Any) -> str:
     session = model().session(**knobs)
     return "".join(session.push(word) for word in text.split()) + session.finish()
 

@@ -261,7 +261,7 @@ def test_a_state_of_long_ago_does_not_cost_later_snapshots(data: Path, tmp_path:
         ({"learning_rate": 1e-3}, r"training\.learning_rate = 0\.005, not 0\.001"),
         ({"seed": 6}, r"seed = 5, not 6"),
         ({"model": {**tiny.MODEL, "config": {**tiny.MODEL["config"], "states": 4}}},
-         r"model\.config\.states = 3, not 4"),  # type: ignore[dict-item]
+         r"model\.config\.states = 3, not 4"),
         ({"updates": 20}, r"already made 24 updates.*updates = 20"),
     ],
 )  # fmt: skip

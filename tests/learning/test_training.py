@@ -37,6 +37,7 @@ from hmt.training.learner import Learner
 from hmt.training.optimizer import Optimizer, learning_rate
 from hmt.training.processes import Group
 from hmt.training.recipe import Training
+from hmt.training.train import Progress
 from hmt.training.validation import note_best
 
 ALONE = Group(0, 1, torch.device("cpu"))
@@ -314,7 +315,8 @@ def test_adam_decays_weights_apart_from_the_gradient() -> None:
     weight = nn.Parameter(torch.randn(3, 2))
     training = Training(updates=9, learning_rate=0.1, warmup=2, weight_decay=0.05)
     optimizer = Optimizer([weight], training, ALONE)
-    expected, m, v = weight.detach().double().clone(), 0.0, 0.0
+    expected = weight.detach().double().clone()
+    m, v = torch.zeros(()), torch.zeros(())
     for step in range(1, 6):
         optimizer.clear()
         optimizer.backward((weight**3).sum() * step)
@@ -351,7 +353,7 @@ def test_gradients_stay_in_one_buffer_and_are_clipped() -> None:
 
 def test_training_learns_and_leaves_a_model(data: Path, tmp_path: Path) -> None:
     output = tmp_path / "run"
-    seen = []
+    seen: list[Progress] = []
     recipe = tiny.recipe(data, output, updates=150, save_every=50, keep=2, average_last=2)
     result = train(recipe, report=seen.append)
     assert (result.is_finished, result.step, result.signal) == (True, 150, None)
@@ -394,8 +396,8 @@ def test_rotation_keeps_the_last(data: Path, tmp_path: Path) -> None:
 
 def test_accumulation_is_a_larger_batch(data: Path, tmp_path: Path) -> None:
     """Two batches per update: their losses are summed and divided by the tokens of both."""
-    model = {**tiny.MODEL, "config": {**tiny.MODEL["config"], "lower": 2}}  # type: ignore[dict-item]
-    model["config"]["dims"] = {**model["config"]["dims"], "dropout": 0.0}  # type: ignore[index]
+    model = {**tiny.MODEL, "config": {**tiny.MODEL["config"], "lower": 2}}
+    model["config"]["dims"] = {**model["config"]["dims"], "dropout": 0.0}
     train(tiny.recipe(data, tmp_path / "a", model=model, updates=3, accumulate=2, log_every=1))
     train(tiny.recipe(data, tmp_path / "b", model=model, updates=1, log_every=1))
     first, single = tiny.log(tmp_path / "a")[0], tiny.log(tmp_path / "b")[0]

@@ -142,6 +142,7 @@ def naive_pass(
     x = t.embed(t.target_embedding, torch.tensor([fed[i] for i, _, _ in rows]), at)
     seen = torch.tensor([[_sees(q, c, moments, knobs, selected) for c in rows] for q in rows])
     reach = torch.tensor([[j < m for j in range(len(source))] for _, _, m in rows])
+    layer: Any
     for layer in t.decoder:
         a, width = layer.attention, x.shape[-1]
         r = layer.attention_residual
@@ -166,6 +167,7 @@ def naive_encode(t: Transformer, source: list[int]) -> Tensor:
     size = len(source)
     x = t.embed(t.source_embedding, torch.tensor(source), torch.arange(size))
     seen = torch.ones(size, size, dtype=torch.bool).tril()
+    layer: Any
     for layer in t.encoder:
         a, r = layer.attention, layer.attention_residual
         query, keys, values = a.project(r.before(x)).split(x.shape[-1], -1)

@@ -24,7 +24,7 @@ def first_system() -> Iterator[ModuleType]:
 
 
 def test_the_first_system_runs_as_a_script(tmp_path: Path) -> None:
-    command = [sys.executable, EXAMPLES / "first_system.py", "--updates", "5"]
+    command = [sys.executable, str(EXAMPLES / "first_system.py"), "--updates", "5"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()

@@ -13,10 +13,13 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from lively.naive_hmt import lively_hmt, naive_pass
 from lively.random_systems import lively
+from matplotlib.lines import Line2D
+from matplotlib.text import Text
 from model_directories import save
 
 from hmt.analysis.curves import Axes, read_curves
@@ -94,19 +97,28 @@ def two(tmp_path: Path) -> list[Path]:
     return [first, scores(tmp_path, "_full $x$", [(1, 20.0, 31.0)])]
 
 
+def points(line: Line2D) -> tuple[list[float], list[float]]:
+    """x and y of all points of a drawn line."""
+    x, y = (np.asarray(data, dtype=float).tolist() for data in line.get_data())
+    return x, y
+
+
 def test_figure_has_a_line_per_system_in_order_of_latency(two: list[Path]) -> None:
     figure = curve_figure([*read_curves(two, AXES), published("wmt15-base", AXES)], AXES)
     (panel,) = figure.axes
     lines = [line for line in panel.lines if line.get_gid() == "curve"]
-    assert [list(line.get_xdata()) for line in lines[:2]] == [[1.0, 2.5, 4.0], [20.0]]
-    assert [list(line.get_ydata()) for line in lines[:2]] == [[22.0, 28.0, 30.0], [31.0]]
-    assert len(lines[2].get_xdata()) == 8 and lines[2].get_ydata()[-1] == 31.71
-    names = [text.get_text() for text in panel.get_legend().get_texts()]
+    assert [points(line)[0] for line in lines[:2]] == [[1.0, 2.5, 4.0], [20.0]]
+    assert [points(line)[1] for line in lines[:2]] == [[22.0, 28.0, 30.0], [31.0]]
+    delays, scores = points(lines[2])
+    assert len(delays) == 8 and scores[-1] == 31.71
+    legend = panel.get_legend()
+    assert legend is not None
+    names = [text.get_text() for text in legend.get_texts()]
     assert [name.strip("\u200b") for name in names] == ["hmt", "_full $x$", "paper: wmt15-base"]
     assert len({line.get_marker() for line in lines}) == len({line.get_color() for line in lines})
     assert panel.get_xlabel() == "AL (tokens)" and panel.get_ylabel() == "sacreBLEU"
     bands = [
-        c.get_paths()[0].vertices
+        np.asarray(c.get_paths()[0].vertices)
         for c in panel.collections
         if c.get_paths() and c.get_alpha() == 0.15
     ]
@@ -119,8 +131,8 @@ def test_figure_is_legible_in_one_column_and_can_be_saved(two: list[Path], tmp_p
     for some in (curves[:2], curves):
         figure = curve_figure(some, AXES)
         assert figure.get_figwidth() == pytest.approx(3.3)
-        texts = figure.findobj(lambda item: hasattr(item, "get_fontsize") and item.get_text())
-        assert min(text.get_fontsize() for text in texts) >= 7
+        texts = [item for item in figure.findobj(Text) if isinstance(item, Text)]
+        assert min(float(text.get_fontsize()) for text in texts if text.get_text()) >= 7
     for suffix, start in ((".pdf", b"%PDF"), (".png", b"\x89PNG"), (".svg", b"<?xml")):
         path = tmp_path / f"curve{suffix}"
         save_figure(figure, path)
@@ -402,7 +414,7 @@ def test_picture_shows_states_path_and_attention() -> None:
     grid, attention = figure.axes
     (path,) = [line for line in grid.lines if line.get_gid() == "path"]
     reads = [token.reads for token in told.target_tokens]
-    assert list(path.get_xdata()) == [0, *(r for r in reads for _ in (0, 1))]
+    assert points(path)[0] == [0, *(r for r in reads for _ in (0, 1))]
     shown = " ".join(text.get_text() for text in grid.texts)
     states = [state for token in told.target_tokens for state in token.states]
     assert shown.count("✓") == len(told.target_tokens)

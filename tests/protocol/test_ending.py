@@ -18,10 +18,10 @@ HMT = shlex.join([sys.executable, "-m", "hmt"])
 NOISE = ("Traceback", "Exception ignored", "BrokenPipe", "Aborted")
 
 
-def shell(line: str, **options: str) -> Answer:
+def shell(line: str) -> Answer:
     """Run a line of bash in which `hmt` is this package."""
     line = f'set -o pipefail; hmt() {{ {HMT} "$@"; }}; {line}'
-    done = subprocess.run(["bash", "-c", line], capture_output=True, timeout=120, **options)
+    done = subprocess.run(["bash", "-c", line], capture_output=True, timeout=120)
     out, err = (text.decode(errors="replace") for text in (done.stdout, done.stderr))
     assert not any(noise in err for noise in NOISE), err
     return Answer(done.returncode, out, err)

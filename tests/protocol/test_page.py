@@ -147,11 +147,21 @@ def test_typed_words_are_translated(visit: Visit) -> None:
 
 
 def test_enter_ends_a_sentence(visit: Visit) -> None:
-    page = visit()
+    reasons: list[str] = []
+
+    def received(frame: str) -> None:
+        event = json.loads(frame)
+        if event["type"] == "session.output_transcript.done":
+            reasons.append(event["hmt"]["reason"])
+
+    page = visit("?none")
+    page.on("websocket", lambda ws: ws.on("framereceived", received))
+    page.reload()
     say(page, "Guten Morgen")
     page.keyboard.press("Enter")
     sentences_done(page, 1)
     assert target(page)
+    assert reasons == ["enter"], "and not the pause that ends every sentence"
 
 
 def test_text_only_grows(visit: Visit) -> None:
@@ -275,9 +285,12 @@ def test_a_lost_connection_costs_no_word(visit: Visit) -> None:
     sentences_done(whole, 1)
     page = visit("?none")
     routes: list[Any] = []
-    page.route_web_socket(
-        re.compile("realtime"), lambda ws: (routes.append(ws), ws.connect_to_server())
-    )
+
+    def connect(route: Any) -> None:
+        routes.append(route)
+        route.connect_to_server()
+
+    page.route_web_socket(re.compile("realtime"), connect)
     page.reload()
     wait_for(page, "document.body.dataset.state === 'live'")
     start, rest = SENTENCE[:30].rsplit(" ", 1)[0], SENTENCE[:30].rsplit(" ", 1)[1] + SENTENCE[30:]

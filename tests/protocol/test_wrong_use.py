@@ -292,9 +292,9 @@ def test_prepare_is_as_strict_from_python(world: Path) -> None:
     options = inspect.signature(command).parameters
     for name, bounds in LIMITS.items():
         assert (options[name].default.min, options[name].default.max) == bounds, name
-    files = [world / f"{split}.{side}" for split in ("train", "valid") for side in SIDES]
+    train, valid = ([world / f"{split}.{side}" for side in SIDES] for split in ("train", "valid"))
     with pytest.raises(UserError, match="size is 2147483648; it must be from 8 to 1,000,000"):
-        run(Prepare(*files, output=world / "never", size=2**31))
+        run(Prepare(train[0], train[1], valid[0], valid[1], world / "never", size=2**31))
 
 
 @pytest.mark.parametrize(

@@ -96,7 +96,8 @@ def read_curves(directories: Sequence[Path], axes: Axes, labels: Sequence[str] =
 
 
 def _folder_names(directories: Sequence[Path]) -> list[str]:
-    names = [path.resolve().name for path in directories]
+    # a name in another encoding than UTF-8 could be neither drawn nor written
+    names = [path.resolve().name.encode("utf-8", "replace").decode() for path in directories]
     return [
         name if names.count(name) == 1 else str(path)
         for name, path in zip(names, directories, strict=True)

@@ -5,11 +5,14 @@ Shapes: B streams, V vocabulary.
 
 import math
 from collections.abc import Sequence
+from typing import TypeVar
 
 from torch import Tensor
 
 from hmt.systems.stream import Stream
 from hmt.text.symbols import EOS, FIRST_WRITABLE
+
+Token = TypeVar("Token", int, str)
 
 # How often a pattern of 1, 2, 3 ... tokens may stand in a row: "100000" and "ha ha ha" may.
 MOST_REPEATS = (5, 3, 3, 3, 3, 3, 3, 3)
@@ -38,7 +41,7 @@ def banned_token(stream: Stream, avoids_loops: bool) -> int | None:
     return loop_token(stream.target) if avoids_loops else None
 
 
-def loop_token(target: Sequence[int]) -> int | None:
+def loop_token(target: Sequence[Token]) -> Token | None:
     """The token that would go round once more, if the end of `target` is a loop already."""
     for period, most in enumerate(MOST_REPEATS, 1):
         tail = target[-period * most :]
