@@ -20,6 +20,9 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP)
 	@$(BIN)/hmt demo
 
+serve: $(STAMP)
+	$(BIN)/hmt serve
+
 check: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .

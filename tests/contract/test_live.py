@@ -230,6 +230,45 @@ def test_many_lives_on_one_engine(models: list[Model]) -> None:
     assert sorted(engine.free) == [0, 1, 2, 3]
 
 
+def run_live(live: Live, words: Sequence[str]) -> list[Event]:
+    """Words one at a time, and a pause at last."""
+    found: list[Event] = []
+    for word in [*words, None]:
+        live.end("pause") if word is None else live.hear(word)
+        while (stream := live.feed()) is not None:
+            live.engine.advance([stream])
+            found += live.collect()
+    return found
+
+
+def test_only_the_caller_and_the_model_end_what_is_not_cut(models: list[Model]) -> None:
+    """Planted bug: punctuation still ends sentences."""
+    words = random.Random(3).choices(PUNCTUATED, k=30)
+    model = models[0]
+    live = Live(model.engine(), model.tokenizers, model.knobs(), cuts=False)
+    over = ends(run_live(live, words))
+    assert [word for end in over for word in end.source.split()] == words
+    assert {end.reason for end in over} <= {"pause", "model", "length"}
+    cut = Live(model.engine(), model.tokenizers, model.knobs())
+    assert "punctuation" in {end.reason for end in ends(run_live(cut, words))}
+
+
+def test_a_sentence_is_no_longer_than_it_may_be(models: list[Model]) -> None:
+    """Planted bug: a single word that is longer than a sentence may be."""
+    model = models[0]
+    live = Live(model.engine(), model.tokenizers, model.knobs(), cuts=False, max_tokens=12)
+    words = [*random.Random(4).choices(BARE, k=20), "x" * 50, "ka"]
+    lengths, heard = [], []
+    for word in [*words, None]:
+        live.end("pause") if word is None else live.hear(word)
+        while (stream := live.feed()) is not None:
+            live.engine.advance([stream])
+            lengths.append(len(stream.source))
+            heard += [w for end in ends(live.collect()) for w in end.source.split()]
+    assert heard == words
+    assert max(lengths) == 12, "eleven tokens and the end"
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_words_read_are_counted_as_delays_are(models: list[Model], seed: int) -> None:
     """Against a slow count over the tokens of all words heard.

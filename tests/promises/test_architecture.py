@@ -22,7 +22,8 @@ LAYERS: list[set[str]] = [
     {"metrics"},
     {"training"},
     {"evaluation"},
-    {"analysis", "bench", "server"},
+    {"analysis", "bench"},
+    {"server"},
     {"cli"},
     {"__main__"},
 ]

@@ -107,6 +107,20 @@ class Engine:
         assert stream.slot not in self.free, "a stream is closed once"
         self.free.append(stream.slot)
 
+    @torch.inference_mode()
+    def resize(self, slots: int, streams: Sequence[Stream]) -> None:
+        """Have another number of slots, each no larger than the open streams (all of them) need."""
+        assert len(streams) <= slots, "every open stream keeps a slot"
+        old, index = self.caches, self._tensor([s.slot for s in streams]).long()
+        self.caches = [Cache(part, slots, self.system.register_shape) for part in self.parts]
+        source = max((len(s.source) for s in streams), default=0)
+        for n, (cache, before) in enumerate(zip(self.caches, old, strict=True)):
+            cache.make_room(source, max((s.rows[n] for s in streams), default=0))
+            cache.copy(before, index)
+        for slot, stream in enumerate(streams):
+            stream.slot = slot
+        self.slots, self.free = slots, list(range(len(streams), slots))[::-1]
+
     def push(self, stream: Stream, tokens: Sequence[int]) -> None:
         """Source tokens have arrived."""
         assert not stream.source_ended, "the source of this stream has ended"
@@ -122,7 +136,7 @@ class Engine:
     def advance(self, streams: Sequence[Stream]) -> None:
         """Go on until every stream has ended or waits for source that has not arrived."""
         streams = list(streams)
-        while streams := self._round(streams):
+        while streams := self.round(streams):
             pass
 
     @torch.inference_mode()
@@ -145,14 +159,15 @@ class Engine:
             if not active:
                 return
             # in order of their slots, so that full slots need no copy of the caches
-            self._round([active[slot][1] for slot in sorted(active)])
+            self.round([active[slot][1] for slot in sorted(active)])
             for n, stream in list(active.values()):
                 if stream.target_ended:
                     del active[stream.slot]
                     self.close(stream)
                     yield n, stream
 
-    def _round(self, streams: Sequence[Stream]) -> list[Stream]:
+    @torch.inference_mode()
+    def round(self, streams: Sequence[Stream]) -> list[Stream]:
         """One pass for every stream that can go on; returns those that could."""
         planned: list[list[tuple[Stream, Plan]]] = [[] for _ in self.parts]
         for stream in streams:

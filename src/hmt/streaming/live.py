@@ -11,6 +11,7 @@ import math
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from hmt.streaming import events
 from hmt.streaming.engine import Engine
@@ -21,6 +22,7 @@ from hmt.systems.stream import Stream
 from hmt.text.language_pair import Tokenizers
 from hmt.text.sentences import is_end_mark
 from hmt.text.symbols import UNK
+from hmt.text.tokenizer import Tokenizer
 
 # A longer sentence is cut in two: this bounds the memory of a session, whatever is said to it.
 MAX_SENTENCE_TOKENS = 1024
@@ -42,10 +44,19 @@ class Live:
     """The text of one speaker on its way through an engine."""
 
     def __init__(
-        self, engine: Engine, tokenizers: Tokenizers, knobs: object, *, by_line: bool = False
+        self,
+        engine: Engine,
+        tokenizers: Tokenizers,
+        knobs: object,
+        *,
+        by_line: bool = False,
+        cuts: bool = True,
+        max_tokens: int | None = None,
     ) -> None:
         self.engine, self.tokenizers, self.knobs = engine, tokenizers, knobs
         self.by_line = by_line  # a sentence is what the caller ends, and ends where the model does
+        self.cuts = cuts  # whether punctuation ends the next sentences of running text
+        self.max_tokens = max_tokens or MAX_SENTENCE_TOKENS  # of a sentence
         self.sentence: OpenSentence | None = None
         self.number = 0  # of the open sentence or the next one, from 0
         self.record: Record | None = None  # of the sentence that ended last
@@ -57,8 +68,6 @@ class Live:
         self._starts_line = True
         self._goes_on = False  # a stream that halted was released
         self._began_at: float | None = None
-        pieces = tokenizers[1].pieces
-        self._stops = frozenset(id for id, piece in enumerate(pieces) if is_end_mark(piece.text))
 
     # ---- what is heard
 
@@ -69,13 +78,18 @@ class Live:
         if len(word) > MAX_WORD_CHARACTERS:
             message = f"A word of {len(word)} characters: the first {MAX_WORD_CHARACTERS} are read."
             self._notices.append(Notice(self.number, self.seconds, "long_word", message))
-        tokens = self.tokenizers[0].encode(word[:MAX_WORD_CHARACTERS])
+        tokens = self.tokenizers[0].encode(word[:MAX_WORD_CHARACTERS])[: self.max_tokens - 1]
         self._heard.append(Word(word, tuple(tokens) or (UNK,), spoken))  # every word is a word
         self.words_heard += 1
 
     def end(self, reason: str) -> None:
         """The sentence has ended."""
         self._heard.append(End(reason))
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether everything that was heard was given to the model."""
+        return not self._heard
 
     @property
     def waiting_words(self) -> int:
@@ -141,17 +155,32 @@ class Live:
         if self.sentence is not None:
             self._leave(self.sentence, len(self.sentence.words))
 
+    def rebuild(self, engine: Engine) -> bool:
+        """Go on in another engine; whether the open sentence was written as before.
+
+        What was shown of it is not shown again.
+        """
+        self.engine, sentence, self.sentence = engine, self.sentence, None
+        if sentence is None:
+            return True
+        stream = engine.open(sentence.stream.knobs)  # where this fails, no sentence is open
+        self.sentence, self._goes_on = sentence, True
+        return sentence.rebuild(engine, stream)
+
     # ---- within
 
     def _give(self, word: Word) -> None:
         sentence = self.sentence
         if sentence is None:
             stream = self.engine.open(self.knobs)
-            if not self.by_line:
-                stream.is_running, stream.stops = True, self._stops
-            sentence = OpenSentence(self.engine, stream, self.tokenizers, by_line=self.by_line)
-            self.sentence = sentence
-        elif sentence.length + len(word.tokens) >= MAX_SENTENCE_TOKENS:
+            stream.is_running = not self.by_line
+            cuts = self.cuts and not self.by_line
+            if cuts:
+                stream.stops = _end_marks(self.tokenizers[1])
+            sentence = self.sentence = OpenSentence(
+                self.engine, stream, self.tokenizers, by_line=self.by_line, cuts=cuts
+            )
+        elif sentence.length + len(word.tokens) >= self.max_tokens:
             self._heard.appendleft(word)
             sentence.end_source(events.LENGTH)
             return
@@ -196,3 +225,9 @@ class Live:
         self._words_before += words
         self.sentence = None
         self.number += 1
+
+
+@lru_cache(maxsize=16)
+def _end_marks(tokenizer: Tokenizer) -> frozenset[int]:
+    """Pieces that are marks which end sentences; found once, not for every session."""
+    return frozenset(id for id, piece in enumerate(tokenizer.pieces) if is_end_mark(piece.text))

@@ -34,14 +34,15 @@ class OpenSentence:
     """A stream together with the words that it was given.
 
     In running text (not `by_line`) the model is not woken for punctuation alone: marks wait for the
-    first word, and a sentence of nothing but marks is not translated.
+    first word, and a sentence of nothing but marks is not translated.  Where it `cuts`, punctuation
+    ends the sentence.
     """
 
     def __init__(
-        self, engine: Engine, stream: Stream, tokenizers: Tokenizers, *, by_line: bool
+        self, engine: Engine, stream: Stream, tokenizers: Tokenizers, *, by_line: bool, cuts: bool
     ) -> None:
         self.engine, self.stream, self.tokenizers = engine, stream, tokenizers
-        self.by_line = by_line
+        self.by_line, self.cuts = by_line, cuts
         self.words: list[Word] = []
         self.text = ""  # written so far
         self.end_reason = ""  # why its source ended, once it has
@@ -68,7 +69,7 @@ class OpenSentence:
         self._says_something = self._says_something or word.says_something
         if self._says_something:
             self._release()
-        if self.by_line or not self._cutter.push(word.text):
+        if not self.cuts or not self._cutter.push(word.text):
             return None
         self._ends_with_word = True
         return events.PUNCTUATION if ends_sentence(word.text) else events.LENGTH
@@ -77,6 +78,27 @@ class OpenSentence:
         """No more words."""
         self.end_reason = reason
         self._release()
+        self._finish()
+
+    def rebuild(self, engine: Engine, stream: Stream) -> bool:
+        """Read everything again in another engine; whether what was shown was written again.
+
+        Decoding is greedy and independent of other streams, so it is unless the engines differ.
+        """
+        old, self.engine, self.stream = self.stream, engine, stream
+        stream.is_running, stream.stops = old.is_running, old.stops
+        engine.push(stream, old.source[:-1] if old.source_ended else old.source)
+        if old.source_ended:
+            self._finish()
+        engine.advance([stream])
+        while stream.halted and len(stream.target) < self._shown:
+            stream.halted = False
+            engine.advance([stream])
+        if len(stream.target) == self._shown:
+            stream.halted = False  # it was released before
+        return stream.target[: self._shown] == old.target[: self._shown]
+
+    def _finish(self) -> None:
         self.engine.finish(self.stream)
         if not self._says_something:
             self.stream.read = len(self.stream.source)
