@@ -132,7 +132,8 @@ class Client:
         if "session" not in event:
             raise ConnectionError(event.get("error", {}).get("message", "The server refused."))
         self.session = event["session"]
-        resumed = event["hmt"] if token else {"how": "rebuilt"}  # a new session knows nothing
+        # a new session knows nothing
+        resumed: Event = event["hmt"] if token else {"how": "rebuilt"}
         self._accept(resumed.get("seq") or 0)
         if self._settings and resumed["how"] == "rebuilt":
             await self._send({"type": "session.update", "session": {"hmt": self._settings}})
