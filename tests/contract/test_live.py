@@ -549,10 +549,11 @@ def test_only_text_can_be_pushed(models: list[Model], wrong: Any) -> None:
 
 
 def test_a_session_in_a_with_statement(models: list[Model]) -> None:
-    with models[0].session() as session:
+    model, engine = models[0], models[0].engine()
+    with Session(engine, model.tokenizers, model.knobs, {}) as session:
         session.push("nolu ka")
-        assert session._engine.free == []
-    assert session._engine.free == [0]
+        assert engine.free == []
+    assert engine.free == [0]
     assert repr(session).startswith("<Session: 1 sentences, 2 words, HMTKnobs(")
 
 
