@@ -4,6 +4,7 @@ import asyncio
 import logging
 import signal
 from collections.abc import Sequence
+from contextlib import suppress
 from types import FrameType
 
 import uvicorn
@@ -83,7 +84,8 @@ def run(settings: Settings, offers: Sequence[Offer]) -> None:
     server = Server(config, service)
     if hasattr(signal, "SIGHUP"):
         signal.signal(signal.SIGHUP, lambda *_: service.tokens.reload())
-    server.run()
+    with suppress(SystemExit):  # uvicorn could not bind, and has logged why
+        server.run()
     if not server.started:
         raise UserError(
             f"{settings.host}:{settings.port} cannot be served; is the port taken? Try --port 0."
