@@ -56,7 +56,8 @@ def test_nothing_is_inline_and_nothing_is_fetched_from_elsewhere() -> None:
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
     pytest.importorskip("hmt.server.app", reason="needs the live server: pip install hmt[serve]")
-    command = [sys.executable, "-m", "hmt", "serve", "--port", "0"]
+    # a busy machine must not turn the tests away
+    command = [sys.executable, "-m", "hmt", "serve", "--port", "0", "--delay-ms", "60000"]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert server.stdout is not None
     for line in server.stdout:
