@@ -296,7 +296,7 @@ def test_broken_text_is_named_with_its_line(made: Made) -> None:
 
 def test_missing_empty_and_damaged_files_are_named(made: Made, tmp_path: Path) -> None:
     fails(dataclasses.replace(made(), source=tmp_path / "none"), r"no text file .*none")
-    fails(dataclasses.replace(made(), source=tmp_path), "no text file")
+    fails(dataclasses.replace(made(), source=tmp_path), "is a directory, not a file")
     fails(made(""), r"de is empty")
     fails(made(gzip.compress(SOURCE.encode() * 1000)[:-30]), r"de, line \d+: cannot be read")
     fails(made(b"\x1f\x8bnonsense"), r"de, line 1: cannot be read")
