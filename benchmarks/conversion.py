@@ -8,7 +8,7 @@ import torch
 
 from hmt.errors import UserError
 from hmt.model.transformer import sinusoids
-from hmt.streaming.session import MAX_SENTENCE_TOKENS
+from hmt.streaming.live import MAX_SENTENCE_TOKENS
 from hmt.systems.contract import System
 
 SPECIAL = ["<s>", "<blank>", "</s>", "<unk>"]  # our symbols 0 to 3 as CTranslate2 calls them
@@ -54,10 +54,10 @@ def convert(system: System, folder: Path) -> None:
     layers = dims.encoder_layers, dims.decoder_layers
     spec = TransformerSpec.from_config(layers, dims.heads, pre_norm=dims.norm == "pre")
     encodings = sinusoids(torch.arange(4 * MAX_SENTENCE_TOKENS), dims.width, torch.float32)
-    sides = (
+    sides: list[tuple[Any, Any, Any]] = [
         (spec.encoder, transformer.encoder, transformer.encoder_norm),
         (spec.decoder, transformer.decoder, transformer.decoder_norm),
-    )
+    ]
     for side, modules, norm in sides:
         fill(side.position_encodings, encodings=encodings)
         for layer_spec, layer in zip(side.layer, modules, strict=True):

@@ -89,7 +89,7 @@ def _losses(way: str, tokens: int, width: int) -> None:
 
 def _step(way: str, tokens: int) -> None:
     if way == "naive":
-        hmt.gold_log_prob = naive_log_prob  # type: ignore[attr-defined]
+        hmt.gold_log_prob = naive_log_prob
     draw = random.Random(1)
     source, target = (
         [[*(draw.randrange(4, VOCABULARY) for _ in range(26)), 2] for _ in range(tokens // 27)]

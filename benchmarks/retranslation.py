@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ from hmt.metrics.quality import quality
 from hmt.models.model import Model, load
 from hmt.streaming.engine import Engine
 from hmt.streaming.session import Session
+from hmt.text.symbols import EOS
 
 MASKED = 3  # words at the end that a screen leaves out while the sentence goes on
 LONG = 20  # words of a long sentence
@@ -61,7 +63,10 @@ def retranslate(
 
     What is kept is given to the next translation as its beginning, so nothing is taken back.
     """
-    live, source, kept, before = Live([], []), [], [], []
+    live = Live([], [])
+    source: list[int] = []
+    kept: list[int] = []
+    before: list[int] = []
     for n, word in enumerate(words, 1):
         source += model.source_tokenizer.encode(word)
         now = timed(lambda: translator.translate(source, kept), live.seconds)  # noqa: B023
@@ -157,7 +162,9 @@ def compare_trained(options: argparse.Namespace, folder: Path) -> list[Row]:
     references = None if text.references is None else [text.references[n] for n in lines]
     convert(full.system, folder)
     single, small = (Translator(folder, kind, options.threads) for kind in ("float32", "int8"))
-    session = ours.session(**({} if options.lower is None else {"lower": options.lower}))
+    session = ours.session(
+        by_line=True, **({} if options.lower is None else {"lower": options.lower})
+    )
     ways: dict[str, Callable[[list[str]], Live]] = {
         "our session": lambda words: session_live(session, words),
         "CTranslate2": lambda words: retranslate(single, full, words),
@@ -206,9 +213,9 @@ def compare_random(options: argparse.Namespace, folder: Path) -> Iterator[Row]:
     for length in options.lengths:
         source, target = (random_sentence(draw, size, length) for _ in range(2))
         ways: dict[str, Callable[[], list[float]]] = {
-            "our session": lambda s=source, t=target: session_seconds(engine, s, [*t, 2]),
-            "CTranslate2": lambda s=source: prefix_seconds(single, s),
-            "CTranslate2 int8": lambda s=source: prefix_seconds(small, s),
+            "our session": partial(session_seconds, engine, source, [*target, EOS]),
+            "CTranslate2": partial(prefix_seconds, single, source),
+            "CTranslate2 int8": partial(prefix_seconds, small, source),
         }
         runs: dict[str, list[list[float]]] = {name: [] for name in ways}
         for repeat in range(options.repeats + 1):

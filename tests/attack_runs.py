@@ -9,7 +9,6 @@ import multiprocessing
 import random
 import shutil
 import signal
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -157,11 +156,11 @@ def main() -> None:
         stopped_run(data, stopped)
         attacks: list[Callable[[], str]] = [
             *(
-                lambda file=file: flip_run(data, stopped, whole, file, draw, folder)  # type: ignore[misc]
+                lambda file=file: flip_run(data, stopped, whole, file, draw, folder)
                 for file in files_below(stopped)
             ),
             *(
-                lambda file=file: flip_data(data, whole, file, draw, folder)  # type: ignore[misc]
+                lambda file=file: flip_data(data, whole, file, draw, folder)
                 for file in files_below(data)
             ),
             lambda: kill_and_damage(data, whole, draw, folder),
@@ -174,4 +173,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

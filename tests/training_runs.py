@@ -12,7 +12,7 @@ from hmt.text.prepare import Prepare, prepare
 from hmt.training import Recipe, parse_recipe
 
 DIMS = {"width": 16, "ffn": 32, "heads": 2, "encoder_layers": 1, "decoder_layers": 1}
-MODEL = {
+MODEL: dict[str, Any] = {
     "system": "hmt",
     "config": {"lower": [1, 3], "states": 3, "dims": {**DIMS, "share_embeddings": False}},
 }
@@ -87,5 +87,5 @@ def run_and_die(recipe: Recipe, moment: int, when: str) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         return done
 
-    checkpoint.Path.replace = replace  # type: ignore[method-assign]
+    checkpoint.Path.replace = replace  # type: ignore[method-assign, assignment]
     run(recipe)

@@ -8,10 +8,12 @@ from typing import Any
 from hmt.errors import UserError
 from hmt.evaluation.points import read_points
 from hmt.metrics.latency import COMPUTATION_AWARE, METRICS
+from hmt.metrics.longform import LONG_COMPUTATION_AWARE, LONG_METRICS
 from hmt.metrics.quality import QUALITIES
 from hmt.metrics.scores import Point
 
 CONVENTIONS = ("token", "word")
+LATENCIES = (*METRICS, *COMPUTATION_AWARE, *LONG_METRICS, *LONG_COMPUTATION_AWARE)
 QUALITY_NAMES = {
     "bleu": "sacreBLEU",
     "chrf": "chrF2",
@@ -37,11 +39,10 @@ class Axes:
                 f"The quality {quality!r} is unknown; it is one of {', '.join(QUALITIES)}."
             )
         convention, _, metric = latency.partition(".")
-        metrics = (*METRICS, *COMPUTATION_AWARE)
-        if convention not in CONVENTIONS or metric not in metrics:
+        if convention not in CONVENTIONS or metric not in LATENCIES:
             raise UserError(
                 f"The latency {latency!r} is unknown; it is token. or word. followed by one of "
-                f"{', '.join(metrics)}, as in token.AL."
+                f"{', '.join(LATENCIES)}, as in token.AL."
             )
         return cls(quality, convention, metric)
 
@@ -56,8 +57,8 @@ class Axes:
     @property
     def latency_name(self) -> str:
         """As on the axis of a figure."""
-        if self.metric == "AP":
-            return f"AP (share of the source, {self.convention}s)"
+        if self.metric in ("AP", "LongAP"):
+            return f"{self.metric} (share of the source, {self.convention}s)"
         return f"{self.metric} ({self.convention}s)"
 
 
@@ -139,7 +140,7 @@ def _values(point: Point) -> dict[str, float]:
     """Every number of a point by its name: bleu, token.AL."""
     values = {name: _at(point, "quality", name) for name in QUALITIES}
     for convention in CONVENTIONS:
-        for metric in (*METRICS, *COMPUTATION_AWARE):
+        for metric in LATENCIES:
             values[f"{convention}.{metric}"] = _at(point, "latency", convention, metric)
     return {name: float(v) for name, v in values.items() if isinstance(v, int | float)}
 

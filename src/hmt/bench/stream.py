@@ -26,14 +26,14 @@ from hmt.bench.setting import (
 from hmt.fast.prepacked import make_ready
 from hmt.models.model import load
 from hmt.streaming.engine import Engine
-from hmt.systems import build
+from hmt.systems import SYSTEMS, build
 from hmt.systems.contract import System
 from hmt.systems.hmt import HMT
 from hmt.text.symbols import EOS
 
 TARGET_FULL, TARGET_WAIT_K = 2.0, 1.5
 TARGET_LENGTH = 200  # words up to which the targets are set
-OTHERS = ("multipath", "adaptive", "moe-wait-k", "mma", "gma", "gsimt")
+OTHERS = tuple(name for name in SYSTEMS if name not in ("hmt", "full", "wait-k"))
 # Trained models with lower 3 need 1.19 (Multi30k) and 1.28 (the one that ships) passes per token;
 # confident four times out of five, a token needs 1.25.
 CONFIDENT = 0.8

@@ -60,7 +60,7 @@ def score_table(points: "Sequence[Point]") -> str:
             rows.append(["", *(_interval(end) for end in ends)])
     if not varying:
         rows = [row[1:] for row in rows]
-    return "\n".join([*([" ".join(common)] if common else []), *_aligned(rows), *_notes(points)])
+    return "\n".join([*([" ".join(common)] if common else []), *aligned(rows), *_notes(points)])
 
 
 def _columns(points: "Sequence[Point]") -> dict[str, Place]:
@@ -98,7 +98,8 @@ def _interval(ends: object) -> str:
     return f"[{ends[0]:.2f}, {ends[1]:.2f}]" if isinstance(ends, list) else ""
 
 
-def _aligned(rows: list[list[str]]) -> list[str]:
+def aligned(rows: list[list[str]]) -> list[str]:
+    """Rows of cells as lines with columns."""
     widths = [max(len(row[n]) for row in rows) for n in range(len(rows[0]))]
     return [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()

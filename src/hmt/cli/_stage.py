@@ -13,7 +13,9 @@ from rich.live import Live
 from rich.text import Text
 
 if TYPE_CHECKING:
+    from hmt.streaming.events import Event
     from hmt.streaming.session import Session
+    from hmt.streaming.whole_words import WholeWord
 
 WORDS_PER_SECOND = 2.5  # unhurried speech
 DARKEST, BRIGHTEST = 100, 255
@@ -38,32 +40,37 @@ class Column:
 
 @dataclass
 class Sentence:
-    """One sentence on its way through a session."""
+    """One sentence, or several, on their way through a session."""
 
     session: "Session"
     columns: list[Column] = field(default_factory=list)
     typed: str = ""  # a word that is not complete yet
-    open_word: str = ""  # written, but more pieces may follow: shown when it is complete
+
+    def __post_init__(self) -> None:
+        from hmt.streaming.whole_words import WordAssembler
+
+        self._assembler = WordAssembler()
+        self._whole: list[WholeWord] = []  # words not shown yet
+        self.session.listener = self._take
 
     def hear(self, word: str) -> None:
-        """Push a word, and put below it the words that it completed."""
-        self.open_word += self.session.push(word)
-        border = max(self.open_word.rfind(" "), 0)
-        whole, self.open_word = self.open_word[:border], self.open_word[border:]
-        self.columns.append(Column(word, whole.strip(), self._confidence()))
+        """Push a word and put what it brought out under it."""
+        self.session.push(word)
+        self.columns.append(self._column(word))
 
     def end(self) -> None:
-        """Finish; the rest gets a column of its own."""
-        if self.columns:
-            rest = (self.open_word + self.session.finish()).strip()
-            self.open_word = ""
-            if rest:
-                self.columns.append(Column("", rest, self._confidence()))
+        """Finish; the rest stands under a full stop of its own."""
+        self.session.finish()
+        if self._whole:
+            self.columns.append(self._column(""))
 
-    def _confidence(self) -> float:
-        """How confident the model was at its last write."""
-        stream = self.session.stream
-        return stream.states[len(stream.target) - 1][stream.reads[-1]] if stream.reads else 1.0
+    def _take(self, event: "Event") -> None:
+        self._whole += self._assembler.take(event)
+
+    def _column(self, heard: str) -> Column:
+        words, self._whole = self._whole, []
+        sure = [word.began.confidence for word in words if word.began.confidence is not None]
+        return Column(heard, " ".join(word.text for word in words), sure[-1] if sure else 1.0)
 
     def page(self, width: int) -> Group:
         """Rows of two lines, source over target, broken where the terminal ends."""

@@ -1,4 +1,4 @@
-"""Words from standard input, each the moment it is complete."""
+"""Words and lines from standard input, each the moment it is complete."""
 
 import codecs
 import os
@@ -11,22 +11,9 @@ LINE_END = "\n"
 
 
 def arriving() -> Iterator[str]:
-    """Yield every word once whitespace follows it, and LINE_END at the end of every line.
-
-    Reads straight from the descriptor: a buffered reader would hold words back for a full block.
-    """
-    if sys.stdin is None:
-        raise UserError("Standard input is closed; give text through a pipe or from a file.")
-    descriptor = sys.stdin.fileno()
-    decoder = codecs.getincrementaldecoder("utf-8-sig")()
-    word, line, is_open = "", 1, False
-    while True:
-        data = _read(descriptor)
-        try:
-            text = decoder.decode(data, final=not data)
-        except UnicodeDecodeError as error:
-            line += error.object[: error.start].count(b"\n")
-            raise UserError(f"Line {line} of the input is not UTF-8; convert it first.") from None
+    """Yield every word once whitespace follows it, and LINE_END at the end of every line."""
+    word, is_open = "", False
+    for text in _texts():
         for character in text:
             if not character.isspace():
                 word += character
@@ -37,14 +24,43 @@ def arriving() -> Iterator[str]:
                 word = ""
             if character == LINE_END:
                 yield LINE_END
-                line += 1
                 is_open = False
-        if not data:
-            if word:
-                yield word
-            if is_open:
-                yield LINE_END
-            return
+    if word:
+        yield word
+    if is_open:
+        yield LINE_END
+
+
+def lines_arriving() -> Iterator[str]:
+    """Yield every line once it is complete, without its end."""
+    line = ""
+    for text in _texts():
+        *lines, line = (line + text).split(LINE_END)
+        yield from lines
+    if line:
+        yield line
+
+
+def _texts() -> Iterator[str]:
+    """Yield what arrives.
+
+    Reads straight from the descriptor: a buffered reader would hold words back for a full block.
+    """
+    if sys.stdin is None:
+        raise UserError("Standard input is closed; give text through a pipe or from a file.")
+    descriptor = sys.stdin.fileno()
+    decoder = codecs.getincrementaldecoder("utf-8-sig")()
+    line, is_open = 1, True
+    while is_open:
+        data = _read(descriptor)
+        is_open = bool(data)
+        try:
+            text = decoder.decode(data, final=not data)
+        except UnicodeDecodeError as error:
+            line += error.object[: error.start].count(b"\n")
+            raise UserError(f"Line {line} of the input is not UTF-8; convert it first.") from None
+        line += text.count(LINE_END)
+        yield text
 
 
 def _read(descriptor: int) -> bytes:

@@ -136,7 +136,7 @@ def _learn(output: Path, console: "Console", is_fast: bool) -> None:
     model = load(output / "model")
     console.print("\nLive: below a word stands what was shown once it had been heard.\n")
     for pair in toy.sentences(SHOWN, UNSEEN_SEED):
-        play(model.session(), pair.source, console, is_fast)
+        play(model.session(by_line=True), pair.source, console, is_fast)
         console.print()
     _measure(model)
 
@@ -172,8 +172,9 @@ def _measure(model: "Model") -> None:
     ]
     point = score(records, resamples=0)
     length = sum(len(pair.source) for pair in pairs) / len(pairs)
+    lag = point["latency"]["word"]["AL"]
+    behind = "nothing written" if lag is None else f"on average {lag:.1f} words behind the speaker"
     typer.echo(
-        f"On {len(pairs)} unseen sentences: BLEU {point['quality']['bleu']:.1f}, on average "
-        f"{point['latency']['word']['AL']:.1f} words behind the speaker "
+        f"On {len(pairs)} unseen sentences: BLEU {point['quality']['bleu']:.1f}, {behind} "
         f"(waiting for the end of the sentence: {length:.1f})."
     )

@@ -3,11 +3,12 @@
 import logging
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from hmt.cli import _knobs as knobs
+from hmt.cli import _longform as longform
 from hmt.cli._app import app
 from hmt.cli._model import DEVICE, MAX_BATCH, MODEL, TRUST, open_model
 from hmt.cli._progress import bars
@@ -21,8 +22,10 @@ from hmt.cli._scores import (
 from hmt.errors import UserError
 
 if TYPE_CHECKING:
+    from hmt.evaluation.evaluate import ParallelText
     from hmt.evaluation.translations import Translations
-    from hmt.metrics.scores import Point
+    from hmt.metrics.scores import Point, Scoring
+    from hmt.models.model import Model
 
 logger = logging.getLogger(__name__)
 
@@ -72,6 +75,10 @@ def evaluate(
     batch: int | None = BATCH,
     device: str = DEVICE,
     trust: bool = TRUST,
+    is_longform: bool = longform.LONGFORM,
+    talk_sentences: int | None = longform.TALK_SENTENCES,
+    talks: Path | None = longform.TALKS,
+    unpunctuated: bool = longform.UNPUNCTUATED,
 ) -> None:
     """Measure quality and latency on a test set.
 
@@ -84,7 +91,7 @@ def evaluate(
       hmt evaluate model --source test.de --target test.en --output other
       hmt evaluate --log instances.log
     """
-    from hmt.evaluation import evaluate as corpus
+    from hmt.evaluation.evaluate import read_parallel
     from hmt.evaluation.translations import read_point, score_log
 
     scoring = checked_scoring(tokenize, seconds_per_word, resamples)
@@ -95,22 +102,41 @@ def evaluate(
         return
     if source is None or output is None:
         raise UserError("Give --source and --output, or an instances.log with --log.")
-    if comet is not None and target is None:
-        raise UserError("COMET needs references; give them with --target.")
     loaded = open_model(model, device, trust=trust)
     settings = list(knobs.sweep(knobs.given(context), loaded.system.Knobs, loaded.system.name))
-    text = corpus.read_parallel(source, target)
+    text = read_parallel(source, target)
+    if is_longform:
+        form = longform.form_of(len(text.sources), talk_sentences, talks, unpunctuated)
+        longform.run(loaded, text, output, form, settings, scoring)
+        return
     batch = batch or (64 if seconds_per_word is None else 1)
-    with bars() as progress:
-        points = corpus.evaluate(
-            loaded, text, output, settings, batch=batch, scoring=scoring, progress=progress
-        )
+    points = _sweep(loaded, text, output, settings, scoring, batch)
     needed = points if comet is not None else points[:1]
     _report(points, [read_point(output, point) for point in needed], output, comet)
 
 
+def _sweep(
+    model: "Model",
+    text: "ParallelText",
+    output: Path,
+    settings: "Sequence[dict[str, Any]]",
+    scoring: "Scoring",
+    batch: int,
+) -> "list[Point]":
+    """Translate and score at every setting, with progress bars."""
+    from hmt.evaluation.evaluate import evaluate
+
+    with bars() as progress:
+        return evaluate(
+            model, text, output, settings, batch=batch, scoring=scoring, progress=progress
+        )
+
+
 def _refuse(context: typer.Context, names: Sequence[str], *, is_log: bool) -> None:
-    """Refuse options that would have no effect."""
+    """Refuse options that would have no effect, or that lack another."""
+    longform.refuse(context.params)
+    if context.params["comet"] is not None and context.params["target"] is None and not is_log:
+        raise UserError("COMET needs references; give them with --target.")
     given = [name for name in names if context.params.get(name) not in (None, False, "cpu")]
     if is_log:
         given += knobs.given(context)

@@ -1,124 +1,100 @@
 """`hmt translate`: a pipe that translates words while they arrive."""
 
-import json
-import sys
-from collections.abc import Iterator
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
 from hmt.cli import _knobs as knobs
+from hmt.cli import _recognised as recognised
 from hmt.cli import _words as words
 from hmt.cli._app import app
 from hmt.cli._model import DEVICE, INT8, MODEL, TRUST, open_model
+from hmt.cli._output import Format, Output
+from hmt.errors import UserError
 
 if TYPE_CHECKING:
-    from hmt.models.model import Model
     from hmt.streaming.session import Session
-    from hmt.systems.stream import Stream
 
 
-class Format(StrEnum):
-    """Form of the output."""
+class Input(StrEnum):
+    """What standard input holds."""
 
     text = "text"
     jsonl = "jsonl"
+
+
+class Timing(StrEnum):
+    """Which clock captions follow."""
+
+    live = "live"
+    source = "source"
 
 
 @app.command(cls=knobs.KnobCommand, epilog=knobs.HELP)
 def translate(
     context: typer.Context,
     model: str | None = MODEL,
+    given: Input = typer.Option(
+        Input.text, "--input", help="Plain text, or the JSON lines of a speech recogniser."
+    ),
     style: Format = typer.Option(
-        Format.text, "--format", help="text, or jsonl: one JSON event per write."
+        Format.text, "--format", help="Plain text, one JSON event per line, or captions."
     ),
-    cuts_sentences: bool = typer.Option(
-        False, "--sentences", help="Split running text into sentences at punctuation."
+    by_line: bool = typer.Option(
+        False, "--by-line", help="Take each line as one sentence, whatever its punctuation."
     ),
+    timing: Timing = typer.Option(
+        Timing.live, help="Captions follow the clock, or the times of the words (--input jsonl)."
+    ),
+    caption_offset: float = typer.Option(0.0, help="Seconds to add to the times of captions."),
     device: str = DEVICE,
     trust: bool = TRUST,
     int8: bool = INT8,
 ) -> None:
     """Translate words from standard input while they arrive.
 
-    One sentence per line. A word counts as soon as whitespace follows it, and its translation is
-    written the moment it is ready.
+    A word counts as soon as whitespace follows it, and its translation is written the moment it is
+    ready. Sentences end by punctuation, at the end of a line, or where the model ends them. With
+    --input jsonl a line is {"text": "Ich habe", "at": 1.25} (final words and their time),
+    {"text": ..., "committed": 2} or {"text": ..., "tentative": true} (a guess that may still
+    change), or {"pause": true}.
 
     \b
     Examples:
-      echo "Guten Morgen ." | hmt translate
-      hmt translate model --lower 3 < text.de
+      echo "Guten Morgen. Wie geht es dir?" | hmt translate
+      hmt translate model --lower 3 --by-line < text.de
+      recogniser | hmt translate --input jsonl --format vtt --timing source > talk.vtt
     """
+    from hmt.streaming.captions import Captions
+
+    if timing is Timing.source and given is not Input.jsonl:
+        raise UserError("--timing source needs the times of words: give them by --input jsonl.")
+    if by_line and given is Input.jsonl:
+        raise UserError("--by-line is for plain text, not for --input jsonl: leave out one.")
     loaded = open_model(model, device, int8, trust)
     chosen = knobs.settings(knobs.given(context), loaded.system.Knobs, loaded.system.name)
-    session = loaded.session(cuts_sentences, **chosen)
-    events = Events(loaded)
+    captions = Captions(timing=timing.value, offset_ms=round(1000 * caption_offset))
+    note = " ".join([loaded.system.name, *(f"{name}={value}" for name, value in chosen.items())])
+    output = Output(style, by_line, captions, note)
+    session = loaded.session(by_line=by_line, listener=output.take, keep=1, **chosen)
+    if given is Input.jsonl:
+        _take_lines(session)
+    else:
+        _take_words(session, output)
+    output.close()
+
+
+def _take_words(session: "Session", output: Output) -> None:
     for word in words.arriving():
-        is_end = word == words.LINE_END
-        text = session.finish() if is_end else session.push(word)
-        if style is Format.text:
-            _put(text + "\n" if is_end else text)
-            continue
-        for event in events.after(session, text, is_end):
-            _put(json.dumps(event, ensure_ascii=False) + "\n")
+        if word == words.LINE_END:
+            session.finish()
+            output.end_line()
+        else:
+            session.push(word)
 
 
-def _put(text: str) -> None:
-    if text:
-        sys.stdout.write(text)
-        sys.stdout.flush()
-
-
-class Events:
-    """What a session writes: one event per token that shows text, one per end of a sentence.
-
-    The texts of the write events of a sentence, joined, are the text of its end event.
-    """
-
-    def __init__(self, model: "Model") -> None:
-        self.model = model
-        self.stream: Stream | None = None
-        self.sentence = self.given = 0
-        self.text = ""
-
-    def after(self, session: "Session", text: str, is_end: bool) -> list[dict[str, Any]]:
-        """The events of one word, or of the end of a sentence, that released `text`."""
-        self.given += not is_end
-        self.text += text
-        events = list(self._writes(session.stream)) if text else []
-        # where a session cut a very long sentence in two, its text is one event
-        if "".join(event["text"] for event in events) != text:
-            nothing = {"confidence": None, "log_prob": None, "seconds": None}
-            events = [{**self._event("write", text, self.given), **nothing}]
-        if is_end:
-            events.append(self._event("end", self.text, self.given))
-            self.sentence, self.given, self.text = self.sentence + 1, 0, ""
-        return events
-
-    def _event(self, kind: str, text: str, source_words: int) -> dict[str, Any]:
-        return {
-            "event": kind,
-            "sentence": self.sentence,
-            "text": text,
-            "source_words": source_words,
-        }
-
-    def _writes(self, stream: "Stream") -> "Iterator[dict[str, Any]]":
-        from hmt.text.pieces import Detokenizer, word_ends
-
-        if stream is not self.stream:
-            self.stream, self.shown = stream, 0
-            self.detokenizer = Detokenizer(self.model.target_tokenizer)
-        ends = word_ends(self.model.source_tokenizer, stream.source)
-        new = range(self.shown, len(stream.target))
-        self.shown = len(stream.target)
-        for i in new:
-            if text := self.detokenizer.push(stream.target[i]):
-                unread = sum(end >= stream.reads[i] for end in ends)
-                yield {
-                    **self._event("write", text, self.given - unread),
-                    "confidence": stream.states[i].get(stream.reads[i]),
-                    "log_prob": stream.log_probs[i],
-                    "seconds": round(stream.written_at[i] - stream.arrived_at[0], 4),
-                }
+def _take_lines(session: "Session") -> None:
+    for number, line in enumerate(words.lines_arriving(), 1):
+        recognised.take(session, line, number)
+    session.commit()

@@ -15,8 +15,8 @@ from typing import Any
 from hmt.errors import UserError
 from hmt.evaluation.simuleval import answers
 from hmt.models.model import Model
+from hmt.streaming.live import MAX_SENTENCE_TOKENS
 from hmt.streaming.record import Record
-from hmt.streaming.session import MAX_SENTENCE_TOKENS
 from hmt.text.symbols import UNK
 from hmt.text.tokenizer import Tokenizer
 
@@ -264,7 +264,7 @@ class ModelAudit:
             yield cuts[n], self.model.record(stream, tokenizer.decode(changed[n]))
 
     def _live(self, words: Sequence[str]) -> Record:
-        session = self.model.session(**self.knobs)
+        session = self.model.session(by_line=True, **self.knobs)
         for word in words:
             session.push(word)
         session.finish()

@@ -78,7 +78,7 @@ def evaluate(
 ) -> list[Point]:
     """Measure every setting, what is already done excepted; give the points in order."""
     knobs = list(dict.fromkeys(model.knobs(**chosen) for chosen in settings))
-    _claim(output, model, test)
+    claim(output, model, test)
     points = []
     for n, chosen in enumerate(knobs):
         report = partial(progress, f"{n + 1}/{len(knobs)}")
@@ -123,7 +123,7 @@ def fingerprint(model: Model) -> str:
     return digest.hexdigest()
 
 
-def _claim(output: Path, model: Model, test: ParallelText) -> None:
+def claim(output: Path, model: Model, test: ParallelText) -> None:
     """Mark the directory as this model's on this text, or refuse one that is another's."""
     path = output / "evaluation.json"
     claim = {"format": FORMAT, "model": fingerprint(model), "text": test.checksum}

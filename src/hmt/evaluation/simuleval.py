@@ -16,8 +16,9 @@ import torch
 from hmt.errors import UserError
 from hmt.models.model import Model, load
 from hmt.plain import from_plain
+from hmt.streaming.events import Event
+from hmt.streaming.whole_words import WordAssembler
 from hmt.systems import SYSTEMS
-from hmt.text.pieces import WholeWords
 from hmt.text.symbols import EOS, SPECIALS
 
 # Keeps knobs apart from SimulEval's own options among the parsed arguments.
@@ -30,31 +31,26 @@ class Interpreter:
     """One sentence: whole source words in, whole target words out, as SimulEval counts them."""
 
     def __init__(self, model: Model, knobs: Any) -> None:
-        self.model = model
-        self.engine = model.engine()
-        self.stream = self.engine.open(knobs)
-        self.words = WholeWords(model.target_tokenizer)
-        self.shown = 0
-
-    @property
-    def has_ended(self) -> bool:
-        """The translation is over, perhaps before the source is."""
-        return self.stream.target_ended
+        self.has_ended = False  # the translation is over, perhaps before the source is
+        self._words = WordAssembler()
+        self._out: list[str] = []  # words that are whole
+        self._session = model.session(by_line=True, listener=self._take, **asdict(knobs))
 
     def push(self, words: str, *, is_last: bool) -> str:
-        """Take the next words; give back the target words that are now sure, joined by spaces."""
-        if self.has_ended or self.stream.source_ended:
+        """Take the next words; return the target words that are now whole, joined by spaces."""
+        if self.has_ended:
             return ""
-        self.engine.push(self.stream, self.model.source_tokenizer.encode(words))
-        if is_last and self.stream.source:
-            self.engine.finish(self.stream)
-        elif is_last:
-            self.stream.target_ended = True  # nothing was said: there is nothing to translate
-        self.engine.advance([self.stream])
-        new = self.stream.target[self.shown :]
-        self.shown += len(new)
-        out = [word for token in new for word in self.words.push(token)]
-        return " ".join(out + (self.words.rest() if self.has_ended else []))
+        self._session.push(words)
+        if is_last:
+            self._session.finish()
+        self.has_ended = is_last or (bool(words.split()) and self._session.stream.target_ended)
+        if self.has_ended:
+            self._out += [word.text for word in self._words.rest()]
+        out, self._out = self._out, []
+        return " ".join(out)
+
+    def _take(self, event: Event) -> None:
+        self._out += [word.text for word in self._words.take(event)]
 
 
 def add_knobs(parser: ArgumentParser) -> None:

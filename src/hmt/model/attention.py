@@ -6,7 +6,7 @@ J source tokens, D width, H heads, W what a layer keeps of a source state.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -42,7 +42,7 @@ def attend(query: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None) -> 
         out = small_attention(query, keys, values, bias)
     else:
         out = F.scaled_dot_product_attention(query, keys, values, attn_mask=bias)
-    return join_heads(out)
+    return out.transpose(1, 2).flatten(2)
 
 
 def attention_weights(query: Tensor, keys: Tensor, bias: Tensor | None) -> Tensor:
@@ -97,8 +97,7 @@ def reports_of(kind: type[ReportT], reports: Sequence[Report]) -> list[ReportT]:
     return own
 
 
-@dataclass(frozen=True)
-class Look:
+class Look(NamedTuple):
     """How the rows look at the source in one layer.
 
     Attention is the softmax of the scores plus `bias`, unless `weights` gives it as it is.
@@ -110,8 +109,7 @@ class Look:
     report: Report = NOTHING
 
 
-@dataclass(frozen=True)
-class Attended:
+class Attended(NamedTuple):
     """What the cross-attention of one layer returns."""
 
     out: Tensor  # (N, D)

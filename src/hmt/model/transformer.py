@@ -136,10 +136,8 @@ def sinusoid_table(width: int, dtype: torch.dtype) -> Tensor:
 @dataclass(frozen=True)
 class DecoderOutput:
     states: Tensor  # (N, D), packed
-    reports: tuple[Report, ...]  # of the cross-attention, per layer
-    attention: tuple[
-        Tensor, ...
-    ] = ()  # (N, H, J) weights per layer, only of a pass that is watched
+    reports: list[Report]  # of the cross-attention, per layer
+    attention: list[Tensor]  # (N, H, J) weights per layer; empty unless the pass is watched
 
 
 class Transformer(nn.Module):
@@ -224,19 +222,16 @@ class Transformer(nn.Module):
     def decode(
         self, tokens: Tensor, source: list[Tensor], at: Pass, remember: Remember | None = None
     ) -> DecoderOutput:
-        """Rows fed with the token before them. (B, Q), source per layer -> packed states (N, D)"""
-        pack = at.packing.pack
-        x = self.embed(self.target_embedding, pack(tokens), pack(at.rows.target) - 1)
-        done: list[Attended] = []
+        """Rows fed with the token before them. (N,), source per layer -> packed states (N, D)"""
+        x = self.embed(self.target_embedding, tokens, at.packing.pack(at.rows.target) - 1)
+        reports, weights = [], []
         for n, layer in enumerate(self.decoder):
             register = at.registers[n] if at.registers else None
             x, attended = layer(x, source[n], at, register, _at_layer(remember, n))
-            done.append(attended)
-        return DecoderOutput(
-            states=self.decoder_norm(x),
-            reports=tuple(each.report for each in done),
-            attention=tuple(each.weights for each in done if each.weights is not None),
-        )
+            reports.append(attended.report)
+            if attended.weights is not None:
+                weights.append(attended.weights)
+        return DecoderOutput(self.decoder_norm(x), reports, weights)
 
 
 def _at_layer(remember: Remember | None, layer: int) -> Callable[[Tensor], Tensor] | None:

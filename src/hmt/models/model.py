@@ -1,7 +1,6 @@
 """A model: a system with the tokenizers of its two languages, as `hmt.load` returns it."""
 
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,18 +10,19 @@ from hmt.errors import UserError
 from hmt.fast.int8 import quantise
 from hmt.fast.prepacked import make_ready
 from hmt.models.directory import ModelConfig, describe, load_system
+from hmt.models.hub import fetch, is_hub_name
 from hmt.streaming.engine import Engine
+from hmt.streaming.events import Event
+from hmt.streaming.live import MAX_SENTENCE_TOKENS
 from hmt.streaming.record import Record
 from hmt.streaming.recording import record_of
-from hmt.streaming.session import MAX_SENTENCE_TOKENS, Session
+from hmt.streaming.session import KEPT_SENTENCES, Session
 from hmt.systems.contract import System
 from hmt.systems.stream import Stream
 from hmt.text.language_pair import Tokenizers, open_tokenizers
-from hmt.text.sentences import SentenceCutter
 from hmt.text.symbols import EOS
 
 PRETRAINED = Path(__file__).parents[1] / "pretrained"
-HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 
 
 class Model:
@@ -52,10 +52,27 @@ class Model:
         """Inference settings: the model's own, with some chosen anew."""
         return self.system.knobs(**{**self.config.knobs, **chosen})
 
-    def session(self, cuts_sentences: bool = False, **knobs: Any) -> Session:
-        """A live translation of its own; for running text, cut where punctuation ends sentences."""
-        cutter = SentenceCutter() if cuts_sentences else None
-        return Session(self.engine(), self.tokenizers, self.knobs(**knobs), cutter)
+    def session(
+        self,
+        *,
+        by_line: bool = False,
+        listener: Callable[[Event], None] | None = None,
+        keep: int = KEPT_SENTENCES,
+        **knobs: object,
+    ) -> Session:
+        """A live translation of running text; with `by_line`, `finish` alone ends sentences.
+
+        `listener` is called with every event; events and records of `keep` sentences are kept.
+        """
+        return Session(
+            self.engine(),
+            self.tokenizers,
+            self.knobs,
+            knobs,
+            by_line=by_line,
+            listener=listener,
+            keep=keep,
+        )
 
     def engine(self, slots: int = 1) -> Engine:
         """An engine that writes as the model's configuration says."""
@@ -99,7 +116,7 @@ class Model:
 def load(
     path: str | Path | None = None, device: str = "cpu", int8: bool = False, trust: bool = False
 ) -> Model:
-    """A model: the one that ships, a model directory, or "user/model" on the Hugging Face hub.
+    """A model: the one that ships, a model directory, or "hf:user/name[@revision]" on the hub.
 
     `int8` stores linear layers in eight bits: large models become about twice as fast on a CPU.
     `trust` allows a model whose system is code outside hmt, which runs when it is loaded.
@@ -107,7 +124,7 @@ def load(
     if int8 and torch.device(device).type != "cpu":
         raise UserError(f"int8 is for the CPU, not for {device}: leave out one of the two.")
     directory = PRETRAINED if path is None else Path(path)
-    if path is not None and not directory.exists() and HUB_NAME.fullmatch(str(path)):
+    if path is not None and is_hub_name(str(path)):
         directory = fetch(str(path))
     system, config = load_system(directory, trust)
     system.to(torch.device(device))
@@ -116,19 +133,3 @@ def load(
     elif torch.device(device).type == "cpu":
         make_ready(system)
     return Model(system, open_tokenizers(directory), config)
-
-
-def fetch(name: str) -> Path:
-    """The local copy of a model on the hub."""
-    try:
-        from huggingface_hub import snapshot_download
-        from huggingface_hub.errors import HfHubHTTPError
-    except ImportError:
-        raise UserError(
-            f"{name} is no model directory; to look for it on the hub, install hmt[hub]."
-        ) from None
-    try:
-        return Path(snapshot_download(name))
-    except (HfHubHTTPError, OSError, ValueError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise UserError(f"{name} is no model directory, and the hub has none: {reason}") from None

@@ -23,6 +23,7 @@ class Shelf:
     """Tensors (S, C, ...) that share one capacity along C."""
 
     axis: ClassVar[int] = 1  # where the capacity is
+    slot_axis: ClassVar[int] = 0
 
     def __init__(self, tensors: list[Tensor]) -> None:
         self.tensors = tensors
@@ -42,6 +43,14 @@ class Shelf:
             shape[self.axis] = capacity
             self.tensors[n] = kept.new_zeros(shape)
             self.tensors[n].narrow(self.axis, 0, old).copy_(kept)
+
+    def copy(self, other: "Shelf", slots: Tensor) -> None:
+        """Begin with these slots of another shelf, as far as there is room for them. (B,)"""
+        length = min(self.capacity, other.capacity)
+        for mine, theirs in zip(self.tensors, other.tensors, strict=True):
+            chosen = theirs.narrow(self.axis, 0, length).index_select(self.slot_axis, slots)
+            first = mine.narrow(self.slot_axis, 0, len(slots))
+            first.narrow(self.axis, 0, length).copy_(chosen)
 
     def places(self, slots: Tensor, at: Tensor) -> Tensor:
         """Where rows stand when slots lie one after another. (N,) twice -> (N,)"""
@@ -64,6 +73,7 @@ class HeadShelf(Shelf):
     """
 
     axis = 3
+    slot_axis = 1
 
     def __init__(self, transformer: Transformer, slots: int, layers: int, parts: int = 2) -> None:
         weight, dims = transformer.output.weight, transformer.dims
@@ -129,6 +139,26 @@ class Cache:
         precise = torch.promote_types(weight.dtype, torch.float32)
         layers = 0 if register_shape is None else dims.decoder_layers
         self.registers = [empty(*(register_shape or ()), dtype=precise) for _ in range(layers)]
+
+    def copy(self, other: "Cache", slots: Tensor) -> None:
+        """Begin with these slots of another cache, as far as there is room for them. (B,)"""
+        for mine, theirs in (
+            (self.encoder, other.encoder),
+            (self.source, other.source),
+            (self.sums, other.sums),
+            (self.rows, other.rows),
+            (self.records, other.records),
+        ):
+            mine.copy(theirs, slots)
+        for register, value in zip(self.registers, other.registers, strict=True):
+            register[: len(slots)] = value.index_select(0, slots)
+
+    @property
+    def bytes(self) -> int:
+        """Memory of all slots."""
+        shelves = (self.encoder, self.source, self.sums, self.rows, self.records)
+        tensors = [tensor for shelf in shelves for tensor in shelf.tensors] + self.registers
+        return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
     def clear(self, slot: int) -> None:
         """Prepare a slot for a new stream; rows and source are overwritten as it grows."""

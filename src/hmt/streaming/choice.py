@@ -5,11 +5,14 @@ Shapes: B streams, V vocabulary.
 
 import math
 from collections.abc import Sequence
+from typing import TypeVar
 
 from torch import Tensor
 
 from hmt.systems.stream import Stream
-from hmt.text.symbols import FIRST_WRITABLE
+from hmt.text.symbols import EOS, FIRST_WRITABLE
+
+Token = TypeVar("Token", int, str)
 
 # How often a pattern of 1, 2, 3 ... tokens may stand in a row: "100000" and "ha ha ha" may.
 MOST_REPEATS = (5, 3, 3, 3, 3, 3, 3, 3)
@@ -18,7 +21,7 @@ MOST_REPEATS = (5, 3, 3, 3, 3, 3, 3, 3)
 def choose(streams: Sequence[Stream], log_prob: Tensor, avoids_loops: bool) -> list[int]:
     """The token that each stream writes next. (B, V) -> B tokens"""
     choice = log_prob[:, FIRST_WRITABLE:]
-    banned = [loop_token(s.target) if avoids_loops else None for s in streams]
+    banned = [banned_token(s, avoids_loops) for s in streams]
     if any(token is not None for token in banned):
         choice = choice.clone()
         for n, token in enumerate(banned):
@@ -31,7 +34,14 @@ def choose(streams: Sequence[Stream], log_prob: Tensor, avoids_loops: bool) -> l
     ]
 
 
-def loop_token(target: Sequence[int]) -> int | None:
+def banned_token(stream: Stream, avoids_loops: bool) -> int | None:
+    """The token that must not come next, if there is one."""
+    if stream.is_running and not stream.target and not stream.source_read:
+        return EOS
+    return loop_token(stream.target) if avoids_loops else None
+
+
+def loop_token(target: Sequence[Token]) -> Token | None:
     """The token that would go round once more, if the end of `target` is a loop already."""
     for period, most in enumerate(MOST_REPEATS, 1):
         tail = target[-period * most :]

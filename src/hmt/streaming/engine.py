@@ -10,6 +10,7 @@ batch of one, a server as many streams as there are listeners; a corpus keeps al
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import accumulate, islice
 
 import torch
@@ -106,6 +107,20 @@ class Engine:
         assert stream.slot not in self.free, "a stream is closed once"
         self.free.append(stream.slot)
 
+    @torch.inference_mode()
+    def resize(self, slots: int, streams: Sequence[Stream]) -> None:
+        """Have another number of slots, each no larger than the open streams (all of them) need."""
+        assert len(streams) <= slots, "every open stream keeps a slot"
+        old, index = self.caches, self._tensor([s.slot for s in streams]).long()
+        self.caches = [Cache(part, slots, self.system.register_shape) for part in self.parts]
+        source = max((len(s.source) for s in streams), default=0)
+        for n, (cache, before) in enumerate(zip(self.caches, old, strict=True)):
+            cache.make_room(source, max((s.rows[n] for s in streams), default=0))
+            cache.copy(before, index)
+        for slot, stream in enumerate(streams):
+            stream.slot = slot
+        self.slots, self.free = slots, list(range(len(streams), slots))[::-1]
+
     def push(self, stream: Stream, tokens: Sequence[int]) -> None:
         """Source tokens have arrived."""
         assert not stream.source_ended, "the source of this stream has ended"
@@ -121,7 +136,7 @@ class Engine:
     def advance(self, streams: Sequence[Stream]) -> None:
         """Go on until every stream has ended or waits for source that has not arrived."""
         streams = list(streams)
-        while streams := self._round(streams):
+        while streams := self.round(streams):
             pass
 
     @torch.inference_mode()
@@ -144,14 +159,15 @@ class Engine:
             if not active:
                 return
             # in order of their slots, so that full slots need no copy of the caches
-            self._round([active[slot][1] for slot in sorted(active)])
+            self.round([active[slot][1] for slot in sorted(active)])
             for n, stream in list(active.values()):
                 if stream.target_ended:
                     del active[stream.slot]
                     self.close(stream)
                     yield n, stream
 
-    def _round(self, streams: Sequence[Stream]) -> list[Stream]:
+    @torch.inference_mode()
+    def round(self, streams: Sequence[Stream]) -> list[Stream]:
         """One pass for every stream that can go on; returns those that could."""
         planned: list[list[tuple[Stream, Plan]]] = [[] for _ in self.parts]
         for stream in streams:
@@ -166,7 +182,7 @@ class Engine:
 
     def _next_plan(self, stream: Stream) -> Plan | None:
         """Read what has arrived until the system plans rows, or nothing more can be done."""
-        while not stream.target_ended:
+        while not (stream.target_ended or stream.halted):
             step: Plan | Read = Read(stream.waits_for)
             if stream.read >= stream.waits_for or stream.source_read:
                 step = self.system.plan(stream)
@@ -195,7 +211,7 @@ class Engine:
                 [p for s in new for p in range(s.encoded[part], len(s.source))],
             ]
         )
-        _, owner, at = columns
+        _, owner, at = columns.unbind()
         tokens, slot, position = packing.lay_out(columns, [PAD, 0, 0])
         remember = cache.encoder.remember(owner, at, self._slot_index(new), longest)
         states = transformer.encode(tokens, position, packing, longest, remember)
@@ -247,7 +263,7 @@ class Engine:
                 owners(streams, counts),
                 [at for a, b in zip(starts, used, strict=True) for at in range(a, b)],
             ]
-        )
+        ).unbind()
         cache = self.caches[part]
         cache.make_room(0, max(used))
         cache.describe(owner, at, records)
@@ -263,22 +279,23 @@ class Engine:
         seen = [max(s.read, *own) for s, own in zip(streams, moments, strict=True)]
         length = max(seen)
         sees_all = min(map(min, moments)) == length
-        settings = [self.system.attention_setting(s.knobs) for s in streams]
+        settings = tuple([self.system.attention_setting(s.knobs) for s in streams])
+        source_read = tuple([s.source_read for s in streams])
         at = Pass(
             rows=rows,
             packing=packing,
             row_packing=packing,
             row_bias=self.system.bias(rows, cache.key_rows(slots, new.used), streams, self.dtype),
             source_bias=None if sees_all else source_bias(rows.moment, length, self.dtype)[:, None],
-            source_length=self._tensor(seen),
-            source_read=self._tensor([s.source_read for s in streams]),
-            setting=torch.tensor(settings, dtype=self.precise, device=self.device),
+            source_length=per_stream(tuple(seen), torch.long, self.device),
+            source_read=per_stream(source_read, torch.bool, self.device),
+            setting=per_stream(settings, self.precise, self.device),
             is_streaming=True,
             registers=cache.registers_of(slots),
             is_watched=self.watch is not None,
         )
         out = transformer.decode(
-            packing.lay_out(new.tokens[None], [PAD])[0],
+            new.tokens,
             [cache.source.get(n, slots, length) for n in range(len(transformer.decoder))],
             at,
             cache.rows.remember(new.owner, new.at, slots, max(new.used)),
@@ -316,6 +333,7 @@ class Engine:
             stream.log_probs.append(value)
             stream.written_at.append(now)
             stream.target_ended = self._is_over(stream)
+            stream.halted = token in stream.stops and not stream.source_read
         self.counts.written += len(writers)
 
     @staticmethod
@@ -332,6 +350,12 @@ class Engine:
         """None when the streams are all slots in order, so that caches need no copy."""
         slots = [s.slot for s in streams]
         return None if slots == list(range(self.slots)) else self._tensor(slots)
+
+
+@lru_cache(maxsize=256)  # most passes have the values of an earlier one
+def per_stream(values: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    """One value per stream, to be read only. -> (B,)"""
+    return torch.tensor(values, dtype=dtype, device=device)
 
 
 def fed(stream: Stream, row: Row) -> int:

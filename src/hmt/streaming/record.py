@@ -31,6 +31,16 @@ class Record:
     arrivals: list[float] = field(default_factory=list)  # (J) same clock; empty: all at the start
     settings: dict[str, Any] = field(default_factory=dict)
 
+    def __str__(self) -> str:
+        """One readable line: the sentence, its translation, and what had been read by then."""
+        words, first = len(self.source_word_ends), self.reads[0] if self.reads else 0
+        settings = ", ".join(f"{name}={value}" for name, value in self.settings.items())
+        return (
+            f"{self.index}: {_brief(self.source)} -> {_brief(self.prediction)} "
+            f"({words} word{'s' * (words != 1)}, first text after {first} of "
+            f"{len(self.source_tokens)} tokens; {settings or 'no settings'})"
+        )
+
     def to_json(self) -> str:
         """One line of JSON, without its newline."""
         return json.dumps(asdict(self), ensure_ascii=False, allow_nan=False)
@@ -73,3 +83,7 @@ class Record:
                 f'"target_word_ends" has {len(self.target_word_ends)} values for the {words} words '
                 "of the prediction."
             )
+
+
+def _brief(text: str) -> str:
+    return text if len(text) <= 60 else text[:57] + "..."

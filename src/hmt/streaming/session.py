@@ -1,123 +1,219 @@
-"""Text in, text out, append-only: one live translation on top of the engine."""
+"""Text in, text out, append-only: one live translation with an engine of its own."""
 
-from typing import Any
+import logging
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Self
 
 from hmt.errors import UserError
+from hmt.streaming import events
 from hmt.streaming.engine import Engine
+from hmt.streaming.events import Ended, Event, Notice, Written
+from hmt.streaming.hypotheses import Hypotheses
+from hmt.streaming.live import Live
 from hmt.streaming.record import Record
-from hmt.streaming.recording import Tokenizers, record_of
 from hmt.systems.stream import Stream
-from hmt.text.pieces import Detokenizer
-from hmt.text.sentences import SentenceCutter
+from hmt.text.language_pair import Tokenizers
 
-# A longer sentence is cut in two: this bounds the memory of a session, whatever is said to it.
-MAX_SENTENCE_TOKENS = 1024
+logger = logging.getLogger("hmt.streaming")
+
+# Sentences of which a session keeps events and records: about an hour of speech, some 25 MB.
+KEPT_SENTENCES = 1000
 
 
 class Session:
-    """Words in, newly written text out; what was given out is never taken back.
+    """Words in, newly written text out; what was returned is never taken back.
 
-    A session translates sentence after sentence: `finish` ends one, the next `push` starts another.
+    It takes running text: a sentence ends by punctuation, `pause`, `finish`, or the model itself.
+    With `by_line` only `finish` ends a sentence, for corpora of one sentence per line.
+    `listener` is called with every event; `events` and `records` hold those of the last `keep`
+    sentences.  A session serves one thread; one model serves any number of sessions.
     """
 
     def __init__(
         self,
         engine: Engine,
         tokenizers: Tokenizers,
-        knobs: Any,
-        cutter: SentenceCutter | None = None,
+        settings: Callable[..., object],
+        chosen: dict[str, object],
+        *,
+        by_line: bool = False,
+        listener: Callable[[Event], None] | None = None,
+        keep: int = KEPT_SENTENCES,
     ) -> None:
-        self._engine = engine
-        self._tokenizers = tokenizers
-        self._knobs = knobs
-        self._cutter = cutter
-        self._words: list[str] = []
-        self._stream: Stream | None = None
-        self._last: tuple[Stream, list[str]] | None = None
-        self._continues = False  # the text goes on from a sentence that was cut off
+        if keep < 1:
+            raise UserError(f"keep = {keep}: a session keeps the events of 1 or more sentences.")
+        self._engine, self._settings, self._chosen = engine, settings, chosen
+        self._keep = keep
+        self._lock = threading.Lock()
+        self._live = Live(engine, tokenizers, settings(**chosen), by_line=by_line)
+        self._hypotheses = Hypotheses()
+        self._warnings: set[str] = set()
+        self._last_stream: Stream | None = None
+        self.listener = listener
+        self.events: list[Event] = []  # of the last `keep` sentences, or somewhat more
+        self.records: list[Record] = []
+        self._warn()
 
-    def push(self, text: str) -> str:
-        """Take one word, or several; give back the text that can be written now, often "" ."""
-        out = ""
-        for word in text.split():
-            out += self._push_word(word)
-            if self._cutter is not None and self._cutter.push(word) and self._stream is not None:
-                out += self._end()
-                self._continues = True
-        return out
+    # ---- the source
+
+    def push(self, text: str, spoken: float | None = None) -> str:
+        """Take one word, or several; return the text that can be written now, often "".
+
+        `spoken` is when the words were spoken, in seconds on a clock of the caller's.
+        """
+        words = _words(text, "push")
+        with self._alone():
+            return "".join([self._hear(word, spoken) for word in words])
+
+    def pause(self) -> str:
+        """The speaker paused: end the sentence here; the text goes on."""
+        with self._alone():
+            return self._end(events.PAUSE)
 
     def finish(self) -> str:
-        """End the sentence; give back the rest of its translation."""
-        out = self._end() if self._stream is not None else ""
-        self._continues = False
-        if self._cutter is not None:
-            self._cutter.reset()
-        return out
+        """End the sentence and the line; return the rest of the translation."""
+        with self._alone():
+            return self._end(events.FINISH)
+
+    def guess(self, text: str, committed: int | None = None, spoken: float | None = None) -> str:
+        """Take a recogniser's whole current guess of an utterance, which may still change.
+
+        Its first `committed` words are final; without that number, words are final once two guesses
+        in a row agree on them.  The tail that may still change is not translated: see `tentative`.
+        A guess that contradicts final words changes nothing; a notice "conflict" reports it.
+        """
+        guess = _words(text, "guess")
+        with self._alone():
+            before = self._hypotheses.conflicts
+            words = self._hypotheses.update(guess, committed)
+            if (conflicts := self._hypotheses.conflicts - before) > 0:
+                self._notice("conflict", f"{conflicts} words that were final have been changed.")
+            return "".join([self._hear(word, spoken) for word in words])
+
+    def commit(self, spoken: float | None = None) -> str:
+        """The utterance is over: what was guessed last is final, and ends the sentence."""
+        with self._alone():
+            words = self._hypotheses.commit()
+            text = "".join([self._hear(word, spoken) for word in words])
+            return text + self._end(events.PAUSE)
+
+    @property
+    def tentative(self) -> str:
+        """The words of the last guess that are not final yet."""
+        return " ".join(self._hypotheses.tail)
+
+    # ---- the dial
+
+    def set(self, **knobs: object) -> dict[str, str]:
+        """Move the dial; says of each setting whether it applies "now" or from "next_sentence"."""
+        with self._alone():
+            chosen = {**self._chosen, **knobs}
+            applies = self._live.set(self._settings(**chosen), knobs)
+            self._chosen = chosen
+            self._warn()
+        return applies
+
+    # ---- what happened
 
     @property
     def stream(self) -> Stream:
         """The sentence in progress, or the last one that ended."""
-        if self._stream is not None:
-            return self._stream
-        if self._last is None:
+        sentence = self._live.sentence
+        stream = self._last_stream if sentence is None else sentence.stream
+        if stream is None:
             raise UserError("The session has not been given any words yet.")
-        return self._last[0]
+        return stream
 
     @property
     def record(self) -> Record:
-        """What happened in the current (or last) sentence so far."""
-        words = self._words if self._stream is not None or self._last is None else self._last[1]
-        return record_of(self.stream, self._tokenizers, " ".join(words))
+        """What happened in the current sentence so far, or in the last one."""
+        if self._live.sentence is not None:
+            return self._live.sentence.record(self._live.number)
+        if self._live.record is None:
+            raise UserError("The session has not been given any words yet.")
+        return self._live.record
 
     def close(self) -> None:
-        """Give the engine's slot back; a sentence in progress is dropped."""
-        if self._stream is not None:
-            self._engine.close(self._stream)
-            self._stream = None
+        """Free the engine's slot; a sentence in progress is dropped."""
+        with self._alone():
+            self._live.drop()
 
-    def _push_word(self, word: str) -> str:
-        tokens = self._tokenizers[0].encode(word)
-        if not tokens:
-            return ""
-        # A single "word" can be absurdly long too: it goes in by parts.
-        out = ""
-        while tokens:
-            if self._stream is None:
-                self._begin()
-            assert self._stream is not None
-            room = MAX_SENTENCE_TOKENS - len(self._stream.source)
-            self._engine.push(self._stream, tokens[:room])
-            tokens = tokens[room:]
-            if not tokens:
-                self._words.append(word)
-            out += self._advance()
-            if len(self._stream.source) >= MAX_SENTENCE_TOKENS:
-                out += self._end()
-                self._continues = True
-        return out
+    def __enter__(self) -> Self:
+        return self
 
-    def _begin(self) -> None:
-        self._stream = self._engine.open(self._knobs)
-        self._words = []
-        self._detokenizer = Detokenizer(self._tokenizers[1])
-        self._shown = 0
-        self._is_silent = True
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
-    def _advance(self) -> str:
-        assert self._stream is not None
-        self._engine.advance([self._stream])
-        new = self._stream.target[self._shown :]
-        self._shown += len(new)
-        text = "".join(self._detokenizer.push(token) for token in new)
-        if text and self._is_silent:
-            self._is_silent = False
-            return " " + text if self._continues else text
+    def __repr__(self) -> str:
+        live = self._live
+        return f"<Session: {live.number} sentences, {live.words_heard} words, {live.knobs}>"
+
+    # ---- within
+
+    def _hear(self, word: str, spoken: float | None) -> str:
+        self._live.hear(word, spoken)
+        return self._run()
+
+    def _end(self, reason: str) -> str:
+        self._live.end(reason)
+        return self._run()
+
+    def _run(self) -> str:
+        """Work on all that was heard; return what was written."""
+        text = ""
+        while (stream := self._live.feed()) is not None:
+            self._last_stream = stream
+            self._engine.advance([stream])
+            new = self._live.collect()
+            text += "".join([event.text for event in new if isinstance(event, Written)])
+            self._report(new)
         return text
 
-    def _end(self) -> str:
-        assert self._stream is not None
-        self._engine.finish(self._stream)
-        out = self._advance()
-        self._engine.close(self._stream)
-        self._last, self._stream = (self._stream, self._words), None
-        return out
+    def _report(self, new: Sequence[Event]) -> None:
+        self.events += new
+        if new and isinstance(new[-1], Ended) and self._live.record is not None:
+            self.records.append(self._live.record)
+            self._forget()
+        if self.listener is not None:
+            for event in new:
+                self.listener(event)
+
+    def _forget(self) -> None:
+        """Bound the memory; in large steps, since every one of them moves what is kept."""
+        if len(self.records) > self._keep + max(1, self._keep // 10):
+            del self.records[: -self._keep]
+            first = self.records[0].index
+            start = next(n for n, event in enumerate(self.events) if event.sentence >= first)
+            del self.events[:start]
+
+    def _warn(self) -> None:
+        """Report settings outside what the model was trained for, each once."""
+        for message in self._engine.system.doubts(self._live.knobs):
+            if message not in self._warnings:
+                self._warnings.add(message)
+                logger.warning(message)
+                self._notice("untrained", message)
+
+    def _notice(self, code: str, message: str) -> None:
+        self._report([Notice(self._live.number, self._live.seconds, code, message)])
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Hold the session while one call works on it; a second thread is refused."""
+        if not self._lock.acquire(blocking=False):
+            raise UserError(
+                "This session is in use by another thread or by its own listener: give every "
+                "thread a session of its own (one model serves any number of them)."
+            )
+        try:
+            yield
+        finally:
+            self._lock.release()
+
+
+def _words(text: str, method: str) -> list[str]:
+    if not isinstance(text, str):
+        raise UserError(f"{method} takes text, not {type(text).__name__}: give a str.")
+    return text.split()

@@ -1,4 +1,4 @@
-"""Nine systems on one Transformer; a tenth is one file and one line here."""
+"""The systems on one Transformer; a new one is one file and one line here."""
 
 import sys
 from importlib import import_module
@@ -12,6 +12,7 @@ from hmt.systems.full import Full
 from hmt.systems.gma import GMA
 from hmt.systems.gsimt import GSiMT
 from hmt.systems.hmt import HMT
+from hmt.systems.itst import ITST
 from hmt.systems.mma import MMA
 from hmt.systems.moe_wait_k import MoEWaitK
 from hmt.systems.multipath import Multipath
@@ -30,6 +31,7 @@ TABLE: tuple[type[System], ...] = (
     MMA,
     GMA,
     GSiMT,
+    ITST,
 )
 SYSTEMS: dict[str, type[System]] = {system.name: system for system in TABLE}
 

@@ -70,6 +70,7 @@ class Adaptive(TokenSystem[AdaptiveConfig, AdaptiveKnobs, Computed]):
     name: ClassVar[str] = "adaptive"
     Config: ClassVar[type] = AdaptiveConfig
     Knobs: ClassVar[type] = AdaptiveKnobs
+    MOVABLE: ClassVar[frozenset[str]] = frozenset({"rho_a", "rho_b"})
     Memory: ClassVar[type] = dict
 
     def __init__(self, config: AdaptiveConfig) -> None:

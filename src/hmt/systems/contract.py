@@ -49,9 +49,9 @@ class PassOutput:
     states: Tensor  # (N, D)
     means: Callable[[], Tensor]  # (N, D) mean of the source states each row has seen
     counts: list[int]  # rows per stream; they stand one after another
-    reports: tuple[Report, ...]  # of the cross-attention, per layer
+    reports: Sequence[Report]  # of the cross-attention, per layer
     transformer: Transformer
-    attention: tuple[Tensor, ...] = ()  # (N, H, J) weights per layer, only of a watched engine
+    attention: Sequence[Tensor]  # (N, H, J) weights per layer; empty unless the engine is watched
 
     def last_rows(self) -> Tensor:
         """The last row of each stream. (streams, D)"""
@@ -70,6 +70,7 @@ class System(nn.Module, Generic[ConfigT, KnobsT, MemoryT]):
     Config: ClassVar[type]
     Knobs: ClassVar[type]
     Memory: ClassVar[type] = type(None)  # of a stream, fresh when it is called
+    MOVABLE: ClassVar[frozenset[str]] = frozenset()  # knobs that may change within a sentence
 
     transformer: Transformer
     config: ConfigT
@@ -103,6 +104,14 @@ class System(nn.Module, Generic[ConfigT, KnobsT, MemoryT]):
     def default_knobs(self) -> dict[str, object]:
         """Settings that follow from how the model was trained."""
         return {}
+
+    def seeing_all(self, knobs: KnobsT) -> KnobsT:
+        """Settings under which `score` can let every token see the whole source."""
+        return knobs
+
+    def doubts(self, knobs: KnobsT) -> list[str]:
+        """Why these settings may serve this model badly, one sentence each."""
+        return []
 
     # ---- training
 

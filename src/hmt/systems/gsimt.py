@@ -88,6 +88,7 @@ class GSiMT(System[GSiMTConfig, GSiMTKnobs, GSiMTMemory]):
     name: ClassVar[str] = "gsimt"
     Config: ClassVar[type] = GSiMTConfig
     Knobs: ClassVar[type] = GSiMTKnobs
+    MOVABLE: ClassVar[frozenset[str]] = frozenset({"threshold"})
     Memory: ClassVar[type] = GSiMTMemory
 
     def __init__(self, config: GSiMTConfig) -> None:
@@ -154,7 +155,7 @@ class GSiMT(System[GSiMTConfig, GSiMTKnobs, GSiMTMemory]):
             batch.source_length,
             row_packing=Packing(size * width, steps, index),
         )
-        tokens = batch.inputs[:, None].expand(-1, width, -1).flatten(1)
+        tokens = batch.inputs[:, None].expand(-1, width, -1)[computed]
         return self.transformer.decode(tokens, self.transformer.read(source), at).states
 
     def loss(self, batch: Batch, knobs: GSiMTKnobs) -> Loss:

@@ -24,7 +24,7 @@ The paper's equations, each with its function:
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import torch
@@ -44,6 +44,7 @@ from hmt.systems.hmt_states import StateTable, state_bias, state_table
 from hmt.systems.stream import Plan, Read, Stream, Write
 
 ATTENTION = ("multiple", "max", "selected")
+BEYOND = 2**20  # a lower boundary beyond the end of every source
 MOST_STATES = 100  # bounds the memory of a stream; the paper goes to 10
 
 
@@ -134,6 +135,7 @@ class HMT(System[HMTConfig, HMTKnobs, HMTMemory]):
     Config: ClassVar[type] = HMTConfig
     Knobs: ClassVar[type] = HMTKnobs
     Memory: ClassVar[type] = HMTMemory
+    MOVABLE: ClassVar[frozenset[str]] = frozenset({"threshold", "policy"})
 
     def __init__(self, config: HMTConfig) -> None:
         super().__init__()
@@ -148,6 +150,19 @@ class HMT(System[HMTConfig, HMTKnobs, HMTMemory]):
         low, high = self.config.lower_range
         c = self.config
         return {"lower": (low + high) // 2, "states": c.states, "attention": c.attention}
+
+    def seeing_all(self, knobs: HMTKnobs) -> HMTKnobs:
+        attention = "multiple" if knobs.attention == "selected" else knobs.attention
+        return replace(knobs, lower=BEYOND, attention=attention)
+
+    def doubts(self, knobs: HMTKnobs) -> list[str]:
+        low, high = self.config.lower_range
+        found = []
+        if not low <= knobs.lower <= high:
+            found.append(f"lower = {knobs.lower} is outside the trained range of {low} to {high}.")
+        if knobs.states > self.config.states:
+            found.append(f"states = {knobs.states} is more than the {self.config.states} trained.")
+        return found
 
     def sample(self, draw: random.Random, batch: Batch) -> HMTKnobs:
         return self.knobs(lower=draw.randint(*self.config.lower_range))
@@ -164,11 +179,11 @@ class HMT(System[HMTConfig, HMTKnobs, HMTMemory]):
             knobs.lower, knobs.states, batch.source_length, batch.target_length, steps
         )
         source = self.transformer.encode_batch(batch.source, batch.source_length)
-        tokens = batch.inputs.gather(1, (table.rows.target - 1).clamp(max=steps - 1))
+        tokens = batch.inputs[table.sentence, table.token]
         at = whole_pass(
             table.rows,
             state_bias(table.rows, table.rows, knobs.attention, source.dtype),
-            Packing(size, tokens.shape[1], table.index),
+            Packing(size, table.rows.target.shape[1], table.index),
             source,
             batch.source_length,
         )

@@ -173,6 +173,7 @@ class MMA(TokenSystem[MMAConfig, MMAKnobs, None]):
     name: ClassVar[str] = "mma"
     Config: ClassVar[type] = MMAConfig
     Knobs: ClassVar[type] = MMAKnobs
+    MOVABLE: ClassVar[frozenset[str]] = frozenset({"threshold"})
 
     def __init__(self, config: MMAConfig) -> None:
         super().__init__(config, partial(Monotonic, kind=config.kind, noise=config.noise))

@@ -39,6 +39,9 @@ class Stream(Generic[KnobsT, MemoryT]):
     knobs: KnobsT
     memory: MemoryT  # what its system has to remember
     forced: list[int] | None = None  # target tokens to write instead of the model's own
+    stops: frozenset[int] = frozenset()  # tokens after which it halts until it is released
+    halted: bool = False
+    is_running: bool = False  # one of many sentences: it cannot end before it has written anything
     source: list[int] = field(default_factory=list)  # arrived, not necessarily read
     arrived_at: list[float] = field(default_factory=list)  # seconds, per source token
     source_ended: bool = False  # the end token of the source has arrived

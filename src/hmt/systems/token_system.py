@@ -29,7 +29,7 @@ class TokenPass:
 
     states: Tensor  # (N, D)
     is_real: Tensor  # (B, I) False where the target is padding
-    reports: tuple[Report, ...]  # of the cross-attention, per layer
+    reports: list[Report]  # of the cross-attention, per layer
     transformer: Transformer
 
     def spread(self, values: Tensor) -> Tensor:
@@ -102,7 +102,7 @@ class TokenSystem(System[ConfigT, KnobsT, MemoryT]):
             registers=registers,
             is_streaming=is_streaming,
         )
-        out = transformer.decode(batch.inputs, transformer.read(source), at)
+        out = transformer.decode(batch.inputs[is_real], transformer.read(source), at)
         return TokenPass(out.states, is_real, out.reports, transformer)
 
     def gold(self, batch: Batch, done: TokenPass) -> tuple[Tensor, Tensor]:
@@ -144,8 +144,11 @@ def scheduled(batch: Batch, needed: Callable[[int], int | None]) -> Tensor:
     return moments.minimum(batch.source_length[:, None])
 
 
-def trial_plan(stream: Stream) -> Plan | Read:
-    """The next token's row on all that has been read; it is kept only if it comes to write."""
-    if stream.read == 0:
-        return Read(1)
+def trial_plan(stream: Stream, first: int = 1) -> Plan | Read:
+    """The next token's row on all that has been read, once that is `first` tokens or everything.
+
+    The row is kept only if it comes to write.
+    """
+    if stream.read < first and not stream.source_read:
+        return Read(first)
     return Plan([Row(stream.next_token, stream.read)], drops_unless_written=True)

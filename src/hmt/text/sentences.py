@@ -39,15 +39,26 @@ class SentenceCutter:
         self._words += 1
         # A lone quote or a second "!" belongs to what follows: no sentence is bare punctuation.
         self._speaks = self._speaks or any(c.isalnum() for c in word)
-        ends = self._words >= self._max_words or (self._speaks and _ends_sentence(word))
+        ends = self._words >= self._max_words or (self._speaks and ends_sentence(word))
         if ends:
             self.reset()
         return ends
 
 
-def _ends_sentence(word: str) -> bool:
+def ends_sentence(word: str) -> bool:
+    """Whether a word with this punctuation is the last of its sentence."""
     core = word.rstrip(CLOSING)
     if not core.endswith("."):
         return core.endswith(tuple(ENDS))
     stem = core[:-1].lstrip(OPENING)
     return not DOT_CONTINUES.fullmatch(stem) and stem.lower() not in ABBREVIATIONS
+
+
+def has_punctuation(word: str) -> bool:
+    """Whether a mark follows the word, as in written text and hardly ever in recognised speech."""
+    return word.rstrip(CLOSING).endswith((",", ";", ":")) or ends_sentence(word)
+
+
+def is_end_mark(text: str) -> bool:
+    """Whether a piece of text is nothing but marks that end sentences."""
+    return bool(text) and all(character in "." + ENDS for character in text)

@@ -37,6 +37,7 @@ SCAFFOLD = "<scaffold>"
 ALONE = rf"{MARK}?[[\p{{P}}\p{{S}}\p{{Nd}}]&&[^{MARK}]]"
 # About 60 MB of remembered words; natural text repeats nearly all of its words within that.
 REMEMBERED_WORDS = 200_000
+REMEMBERED_CHARACTERS = 100  # a longer "word" hardly ever comes again
 
 
 class Tokenizer:
@@ -128,7 +129,8 @@ class Tokenizer:
             }
             ids.update(new)
             # First come, first kept: frequent words come early.
-            table.update(islice(new.items(), max(0, REMEMBERED_WORDS - len(table))))
+            short = (item for item in new.items() if len(item[0]) <= REMEMBERED_CHARACTERS)
+            table.update(islice(short, max(0, REMEMBERED_WORDS - len(table))))
         return ids
 
 

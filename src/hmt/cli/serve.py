@@ -1,0 +1,116 @@
+"""`hmt serve`: live translation over WebSocket, with a page, rooms and captions."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from hmt.cli._app import app
+from hmt.cli._model import DEVICE, INT8, TRUST, open_model
+from hmt.errors import UserError
+
+if TYPE_CHECKING:
+    from hmt.server.service import Offer
+
+MODELS_HELP = (
+    "Models as [NAME=]MODEL, each a directory or hf:USER/NAME[@REVISION]. "
+    "Default: the German-English model that ships with hmt, as de-en."
+)
+MODELS = typer.Argument(None, metavar="[MODEL]...", help=MODELS_HELP)
+LANGUAGES = typer.Option(None, help="Source and target, as de:en, where a model names none.")
+TOKENS = typer.Option(None, help="Tokens that are needed: lines of name, SHA-256, scopes.")
+ORIGINS = typer.Option([], help="Web pages elsewhere that may use this server.")
+
+
+@app.command()
+def serve(
+    models: list[str] = MODELS,
+    host: str = typer.Option("127.0.0.1", help="Address to serve; loopback is this machine only."),
+    port: int = typer.Option(8765, min=0, max=65535, help="Port; 0 takes a free one."),
+    languages: str | None = LANGUAGES,
+    token_file: Path | None = TOKENS,
+    is_open: bool = typer.Option(False, "--open", help="Serve other machines without tokens."),
+    allow_origin: list[str] = ORIGINS,
+    allow_host: list[str] = typer.Option([], help="Names by which this server may be called."),
+    frame_ancestors: str = typer.Option("'none'", help="Who may embed the captions view."),
+    captions: Path | None = typer.Option(None, help="Folder for the captions of rooms."),
+    name: str = typer.Option("a1", help="Name of this process; part of every session's id."),
+    places: int = typer.Option(300, min=1, help="Live sessions at once."),
+    per_address: int = typer.Option(20, min=1, help="Live sessions from one address."),
+    delay_ms: int = typer.Option(250, min=1, help="p95 delay above which newcomers are refused."),
+    words_per_second: int = typer.Option(20, min=1, help="Words per second of one session."),
+    idle_seconds: int = typer.Option(600, min=1, help="Silence after which a session ends."),
+    gather_ms: float = typer.Option(0.0, min=0, help="Wait for company when many are live."),
+    drain_seconds: float = typer.Option(20.0, min=0, help="Time for open sentences on SIGTERM."),
+    threads: int = typer.Option(0, min=0, help="Cores of the engine; 0: all but one."),
+    device: str = DEVICE,
+    trust: bool = TRUST,
+    int8: bool = INT8,
+) -> None:
+    """Serve live translation: a page, a WebSocket protocol, LibreTranslate's API, rooms.
+
+    \b
+    Examples:
+      hmt serve
+      hmt serve talks=models/talks --languages de:en --host 0.0.0.0 --token-file tokens
+    """
+    _check_extra()
+    import torch
+
+    from hmt.server.running import run
+    from hmt.server.settings import Limits, Settings
+
+    limits = Limits(
+        places=places,
+        per_address=per_address,
+        delay_ms=delay_ms,
+        words_per_second=words_per_second,
+        idle_seconds=idle_seconds,
+    )
+    settings = Settings(
+        host=host,
+        port=port,
+        limits=limits,
+        name=name,
+        token_file=token_file,
+        is_open=is_open,
+        origins=tuple(allow_origin),
+        hosts=tuple(allow_host),
+        frame_ancestors=frame_ancestors,
+        captions=captions,
+        gather_ms=gather_ms,
+        drain_seconds=drain_seconds,
+    )
+    torch.set_num_threads(threads or max(1, (os.cpu_count() or 2) - 1))
+    run(settings, [_offer(text, _pair(languages), device, int8, trust) for text in models or [""]])
+
+
+def _check_extra() -> None:
+    try:
+        import hmt.server.running  # noqa: F401
+    except ImportError as error:
+        raise UserError(
+            f"{error.name} is not installed; install what serving needs: pip install hmt[serve]."
+        ) from None
+
+
+def _pair(text: str | None) -> tuple[str, str] | None:
+    if text is None:
+        return None
+    source, colon, target = text.partition(":")
+    if not (source and colon and target):
+        raise UserError(f"--languages was given as {text!r}; name both, as in de:en.")
+    return source, target
+
+
+def _offer(
+    text: str, pair: tuple[str, str] | None, device: str, int8: bool, trust: bool
+) -> "Offer":
+    """A model from `[NAME=]MODEL`; the one that ships if nothing is named."""
+    from hmt.server.service import Offer
+
+    name, _, path = text.rpartition("=")
+    model = open_model(path or None, device, int8, trust)
+    source, target = model.config.languages or pair or ("source", "target")
+    return Offer(name or f"{source}-{target}", model, source, target)

@@ -1,0 +1,1 @@
+"""`hmt serve`: live translation for many speakers and many more listeners."""

@@ -1,0 +1,317 @@
+"""A channel: one text on its way to a conductor's engine, and what comes back of it.
+
+The event loop fills the inbox; the conductor's thread alone touches everything else.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from hmt.streaming.engine import Engine
+from hmt.streaming.events import Ended, Notice, Written
+from hmt.streaming.live import Live
+from hmt.streaming.record import Record
+from hmt.systems.stream import Stream
+from hmt.text.language_pair import Tokenizers
+
+BEHIND = 20  # queued words beyond which a channel is given several at once
+CATCH_UP = 4
+KEPT_ARRIVALS = 1000
+
+# ---- what goes in
+
+
+@dataclass(frozen=True)
+class Word:
+    """A word that was heard."""
+
+    text: str
+    spoken: float | None
+    arrived: float
+
+
+@dataclass(frozen=True)
+class End:
+    """The sentence ends."""
+
+    reason: str
+    label: str  # the reason as the client is told it
+    seq: int | None = None
+
+
+@dataclass(frozen=True)
+class Turn:
+    """Other settings."""
+
+    knobs: object
+    changed: tuple[str, ...]
+    cuts: bool
+
+
+@dataclass(frozen=True)
+class Drop:
+    """Forget the open sentence."""
+
+
+@dataclass(frozen=True)
+class Mark:
+    """Comes back once all before it is through."""
+
+    value: str
+
+
+@dataclass(frozen=True)
+class Leave:
+    """The channel is given up."""
+
+
+Item = Word | End | Turn | Drop | Mark | Leave
+
+# ---- what comes out
+
+
+@dataclass(frozen=True)
+class Text:
+    """What one round wrote."""
+
+    events: list[Written]
+    read_of: int  # words of the sentence that the model was given
+    needed: float | None  # arrival of the last word that it needed
+    given: float | None  # arrival of the last word that the model was given
+    now: float
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """A sentence is over."""
+
+    ended: Ended
+    label: str
+    seq: int | None
+    record: Record | None
+
+
+@dataclass(frozen=True)
+class Wait:
+    """The model waits for more source before it writes a token."""
+
+    sentence: int
+    token: int
+    moment: int
+    confidence: float
+    threshold: float | None
+    latest: int | None
+
+
+@dataclass(frozen=True)
+class Applied:
+    """When changed settings apply."""
+
+    applies: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Failed:
+    """The channel cannot go on."""
+
+    reason: str
+
+
+Output = Text | Sentence | Wait | Notice | Applied | Mark | Failed
+
+
+class Channel:
+    """One text on its way through an engine."""
+
+    def __init__(
+        self,
+        wake: Callable[["Channel"], None],
+        tokenizers: Tokenizers,
+        knobs: object,
+        deliver: Callable[[list[Output]], None],
+        *,
+        max_tokens: int,
+        is_live: bool = True,
+        has_detail: bool = False,
+        cuts: bool = True,
+    ) -> None:
+        self._wake, self.deliver = wake, deliver
+        self.is_live, self.has_detail = is_live, has_detail
+        self.keeps_records = False  # also without detail
+        self._tokenizers, self._knobs = tokenizers, knobs
+        self._max_tokens, self._cuts = max_tokens, cuts
+        self.inbox: deque[Item] = deque()
+        self.has_left = False
+        # of the conductor's thread
+        self.live: Live | None = None
+        self.is_going = False
+        self.just_heard: list[float] = []  # arrivals of the words given in this round
+        self._ending: End | None = None
+        self._arrivals: deque[float] = deque()  # of words from number _first_arrival on
+        self._first_arrival = 0
+        self._told_wait = (-1, -1)
+
+    # ---- called by the event loop
+
+    def put(self, items: Iterable[Item]) -> None:
+        """Add to what is to be worked on."""
+        self.inbox.extend(items)
+        self._wake(self)
+
+    def skip(self) -> int:
+        """Drop all that has not been worked on; how many words that were."""
+        words = sum(isinstance(item, Word) for item in list(self.inbox))
+        self.inbox.clear()
+        self.put([Drop()])
+        return words
+
+    @property
+    def queued(self) -> int:
+        """Items that wait; nearly all of them words."""
+        return len(self.inbox)
+
+    # ---- called by the conductor
+
+    @property
+    def stream(self) -> Stream | None:
+        """The open sentence."""
+        sentence = None if self.live is None else self.live.sentence
+        return None if sentence is None else sentence.stream
+
+    def prepare(self, engine: Engine, make_room: Callable[[], None]) -> list[Output]:
+        """Take the next items of the inbox; what is answered at once."""
+        if self.live is None:
+            self.live = Live(
+                engine,
+                self._tokenizers,
+                self._knobs,
+                cuts=self._cuts,
+                max_tokens=self._max_tokens,
+            )
+        live, out = self.live, list[Output]()
+        words = CATCH_UP if len(self.inbox) > BEHIND else 1
+        self.just_heard = []
+        while words and live.is_idle and not (self.stream and self.stream.source_ended):
+            try:
+                if self.is_going and isinstance(self.inbox[0], End | Turn | Mark):
+                    break  # comes after all that the words before it let the model write
+                item = self.inbox.popleft()
+            except IndexError:
+                break
+            words -= isinstance(item, Word)
+            self._take(live, item, out)
+            if isinstance(item, End | Leave):
+                break
+        if live.sentence is None and not live.is_idle and not engine.free:
+            make_room()
+        return out
+
+    def feed(self) -> Stream | None:
+        """The stream to advance, if there is anything to do."""
+        assert self.live is not None
+        stream = self.live.feed()
+        if self._ending is not None and self.live.sentence is None:
+            self._ending = None  # there was no sentence to end
+        if stream is None and self.is_going:
+            stream = self.stream
+        return stream
+
+    def collect(self) -> list[Output]:
+        """What the last round wrote."""
+        live = self.live
+        assert live is not None
+        given = 0 if live.sentence is None else len(live.sentence.words)
+        out = list[Output]()
+        written: list[Written] = []
+        for event in live.collect():
+            if isinstance(event, Written):
+                written += [event] if event.text else []  # some tokens are half a character
+            elif isinstance(event, Notice):
+                out.append(event)
+            elif isinstance(event, Ended):
+                if written:
+                    out.append(self._text(written, given))
+                    written = []
+                out.append(self._sentence(live, event))
+        if written:
+            out.append(self._text(written, given))
+        if self.has_detail and not self.is_going and (wait := self._wait(live)) is not None:
+            out.append(wait)
+        return out
+
+    @property
+    def has_work(self) -> bool:
+        """Whether another round may help."""
+        return (
+            self.is_going or bool(self.inbox) or (self.live is not None and not self.live.is_idle)
+        )
+
+    def leave(self) -> None:
+        """Give up the slot."""
+        self.has_left = True
+        self.inbox.clear()
+        self.is_going = False
+        if self.live is not None:
+            self.live.drop()
+
+    def _take(self, live: Live, item: Item, out: list[Output]) -> None:
+        match item:
+            case Word(text, spoken, arrived):
+                live.hear(text, spoken)
+                self.just_heard.append(arrived)
+                self._arrivals.append(arrived)
+                if len(self._arrivals) > KEPT_ARRIVALS:
+                    self._arrivals.popleft()
+                    self._first_arrival += 1
+            case End():
+                live.end(item.reason)
+                self._ending = item
+            case Turn(knobs, changed, cuts):
+                live.cuts = cuts
+                out.append(Applied(live.set(knobs, changed)))
+            case Drop():
+                self._drop(live)
+            case Mark():
+                out.append(item)
+            case Leave():
+                self.leave()
+
+    def _drop(self, live: Live) -> None:
+        heard = self._first_arrival + len(self._arrivals)
+        self._first_arrival = heard - live.waiting_words
+        self._arrivals.clear()
+        self._ending, self.is_going = None, False
+        live.drop()
+
+    def _text(self, written: list[Written], given: int) -> Text:
+        at = written[-1].read_words - 1 - self._first_arrival
+        needed = self._arrivals[at] if 0 <= at < len(self._arrivals) else None
+        last = self._arrivals[-1] if self._arrivals else None
+        return Text(written, given, needed, last, time.monotonic())
+
+    def _sentence(self, live: Live, ended: Ended) -> Sentence:
+        end, record = self._ending, live.record if self.has_detail or self.keeps_records else None
+        if end is None or ended.reason != end.reason or not live.is_idle:
+            return Sentence(ended, ended.reason, None, record)
+        self._ending = None
+        return Sentence(ended, end.label, end.seq, record)
+
+    def _wait(self, live: Live) -> Wait | None:
+        """Why the open sentence waits, once for each amount of source."""
+        stream = self.stream
+        if stream is None or len(stream.states) < stream.next_token:
+            return None
+        if (live.number, stream.read) == self._told_wait:
+            return None
+        self._told_wait = live.number, stream.read
+        moment, confidence = max(stream.states[stream.next_token - 1].items())
+        latest = getattr(stream.knobs, "last", None)
+        return Wait(
+            live.number,
+            stream.next_token,
+            moment,
+            confidence,
+            getattr(stream.knobs, "threshold", None),
+            latest(stream.next_token) if callable(latest) else None,
+        )

@@ -1,0 +1,191 @@
+"""A client of `hmt serve` in one file: words in, translation out, nothing lost on a bad network.
+
+    async with Client("ws://localhost:8765/v1/realtime/translations") as client:
+        await client.say("Guten Morgen, meine Damen und Herren.")
+        await client.commit()
+        async for event in client.events():
+            ...
+
+It needs nothing but `websockets`.  A lost connection is taken up again by itself: what the server
+had not confirmed is sent again, what it had written meanwhile arrives once.
+"""
+
+import asyncio
+import contextlib
+import json
+import random
+from collections import deque
+from collections.abc import AsyncIterator
+from typing import Any, Self
+from urllib.parse import urlencode
+
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed
+
+Event = dict[str, Any]
+
+FINAL = {1000, 4400, 4401, 4403, 4404, 4409, 4413}  # closes after which it is of no use to return
+LONGEST_WAIT = 15.0
+
+
+class Client:
+    """One live translation."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        model: str | None = None,
+        room: str | None = None,
+        token: str | None = None,
+        settings: Event | None = None,
+        attempts: int = 10,
+    ) -> None:
+        self._url, self._query = url, {"model": model, "room": room}
+        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._settings, self._attempts = settings or {}, attempts
+        self._socket: ClientConnection | None = None
+        self._seq = 0
+        self._unconfirmed: deque[Event] = deque()  # sent, not accepted yet
+        self._said: deque[tuple[int, str]] = deque()  # words no sentence has ended with yet
+        self._accepted = 0
+        self.session: Event = {}
+        self.n = 0
+        self.offset = 0
+        self.sentence = 0
+        self.shown = ""  # of the open sentence
+        self.text = ""  # of everything
+        self.close_code: int | None = None
+
+    async def __aenter__(self) -> Self:
+        await self._connect()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._socket is not None:
+            await self._socket.close()
+
+    # ---- what one can do
+
+    async def say(self, text: str) -> None:
+        """Final, whole words."""
+        self._said.extend((self._seq + 1, word) for word in text.split())
+        await self._keep("session.input_text.append", {}, text=text + " ")
+
+    async def guess(self, text: str, utterance: int = 0, committed: int | None = None) -> None:
+        """A recogniser's whole current guess, of which the first `committed` words are final."""
+        facts = {"text": text, "utterance": utterance, "committed": committed}
+        await self._keep("session.input_text.hypothesis", facts)
+
+    async def commit(self, reason: str = "pause") -> None:
+        """The sentence ends here."""
+        await self._keep("session.input_text.commit", {"reason": reason})
+
+    async def set(self, **hmt: Any) -> None:
+        """Change settings, as in `set(knobs={"lower": 5}, granularity="word")`."""
+        self._settings = {**self._settings, **hmt}
+        await self._send({"type": "session.update", "session": {"hmt": hmt}})
+
+    async def close(self) -> None:
+        """Let the open sentence end; `events` ends with `session.closed`."""
+        await self._send({"type": "session.close"})
+
+    async def events(self) -> AsyncIterator[Event]:
+        """What the server says, across lost connections, until the session is over."""
+        while True:
+            try:
+                assert self._socket is not None
+                event = json.loads(await self._socket.recv())
+            except ConnectionClosed as closed:
+                self.close_code = closed.rcvd.code if closed.rcvd else 1006
+                if self.close_code in FINAL:
+                    return
+                await self._connect()
+                continue
+            self._note(event)
+            yield event
+
+    # ---- the connection
+
+    async def _connect(self) -> None:
+        token = self.session.get("hmt", {}).get("resume_token")
+        query = {name: value for name, value in self._query.items() if value}
+        if token:
+            query["resume"] = "1"
+        for attempt in range(self._attempts):
+            with contextlib.suppress(OSError, ConnectionClosed):
+                self._socket = await connect(
+                    f"{self._url}?{urlencode(query)}", additional_headers=self._headers
+                )
+                await self._begin(token)
+                return
+            wait = min(0.2 * 2**attempt, LONGEST_WAIT)
+            await asyncio.sleep(wait * random.uniform(0.5, 1.0))
+        raise ConnectionError(f"{self._url} does not answer.")
+
+    async def _begin(self, token: str | None) -> None:
+        assert self._socket is not None
+        if token:
+            message = {"type": "session.resume", "hmt": self._resume(token)}
+            await self._socket.send(json.dumps(message))
+        event = json.loads(await self._socket.recv())
+        if "session" not in event:
+            raise ConnectionError(event.get("error", {}).get("message", "The server refused."))
+        self.session = event["session"]
+        # a new session knows nothing
+        resumed: Event = event["hmt"] if token else {"how": "rebuilt"}
+        self._accept(resumed.get("seq") or 0)
+        if self._settings and resumed["how"] == "rebuilt":
+            await self._send({"type": "session.update", "session": {"hmt": self._settings}})
+        for message in list(self._unconfirmed):
+            await self._send(message)
+
+    def _resume(self, token: str) -> Event:
+        return {
+            "token": token,
+            "after": self.n,
+            "source_seq": self._accepted,
+            "open_sentence": [word for seq, word in self._said if seq <= self._accepted],
+            "shown": self.shown,
+            "sentence": self.sentence,
+            "offset": self.offset,
+        }
+
+    async def _keep(self, kind: str, facts: Event, **fields: Any) -> None:
+        self._seq += 1
+        message = {"type": kind, **fields, "hmt": {**facts, "seq": self._seq}}
+        self._unconfirmed.append(message)
+        await self._send(message)
+
+    async def _send(self, message: Event) -> None:
+        if self._socket is not None:
+            with contextlib.suppress(ConnectionClosed):  # `events` connects again and repeats it
+                await self._socket.send(json.dumps(message))
+
+    # ---- what the server says
+
+    def _note(self, event: Event) -> None:
+        facts = event.get("hmt", {})
+        self.n = facts.get("n", self.n)
+        match event["type"]:
+            case "session.input_text.accepted":
+                self._accept(facts["seq"] or 0)
+            case "session.output_transcript.delta":
+                self.text += event["delta"]
+                self.shown += event["delta"]
+                self.offset, self.sentence = len(self.text), facts["sentence"]
+            case "session.output_transcript.done":
+                self.shown, self.sentence = "", facts["sentence"] + 1
+                for _ in facts["source"].split():
+                    if self._said:
+                        self._accept(self._said.popleft()[0])
+                self._accept(facts.get("seq", 0))
+
+    def _accept(self, seq: int) -> None:
+        """Forget messages that the server has taken."""
+        self._accepted = max(self._accepted, seq)
+        while self._unconfirmed:
+            facts = self._unconfirmed[0]["hmt"]
+            if facts["seq"] > seq:
+                break
+            self._unconfirmed.popleft()

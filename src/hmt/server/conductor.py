@@ -1,0 +1,272 @@
+"""The conductor: one thread that owns a model's engine and advances all channels together.
+
+Each round gives every channel its next word and computes one pass for all of them; words that
+arrive meanwhile join the next round.  So nobody waits for more than the round under way and their
+own, however much another client has sent.
+"""
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from itertools import islice
+
+from hmt.errors import UserError
+from hmt.models.model import Model
+from hmt.server.channels import Channel, Failed, Leave, Output
+from hmt.streaming.engine import Engine
+from hmt.systems.stream import Stream
+
+logger = logging.getLogger("hmt.server")
+
+FIRST_SLOTS = 16
+BATCH_SHARE = 3  # live channels for each one of a batch in the same round
+BATCH_ALONE = 16
+WINDOW_SECONDS = 10.0  # of the delays that decide on admission
+TIDY_SECONDS = 5.0
+MANY = 30  # channels from which waiting for company pays
+LONG = 256  # rows of a slot that are worth giving back
+
+Batch = list[tuple[Channel, list[Output]]]
+
+
+class Observer:
+    """What is measured of rounds; the metrics of a server are one."""
+
+    def round(self, seconds: float, streams: int) -> None:
+        """A round is over."""
+
+    def delay(self, seconds: float) -> None:
+        """A word waited this long until its first round was over."""
+
+    def fault(self) -> None:
+        """A round failed."""
+
+
+class Conductor:
+    """The engine of one model and the thread that runs it."""
+
+    def __init__(
+        self,
+        model: Model,
+        deliver: Callable[[Batch], None],
+        *,
+        observer: Observer | None = None,
+        gather_seconds: float = 0.0,
+        max_tokens: int = 256,
+    ) -> None:
+        self.model, self._deliver = model, deliver
+        self.observer = observer or Observer()
+        self._gather, self._max_tokens = gather_seconds, max_tokens
+        self.engine = model.engine(FIRST_SLOTS)
+        self.rounds = 0
+        self._arrivals: deque[Channel] = deque()
+        self._signal = threading.Event()
+        self._channels: dict[Channel, None] = {}
+        self._due: dict[Channel, None] = {}
+        self._delays: deque[tuple[float, float]] = deque()
+        self._tidied_at = time.monotonic()
+        self._is_stopping = False
+        self._thread = threading.Thread(target=self._run, name="conductor", daemon=True)
+
+    # ---- called by the event loop
+
+    def start(self) -> None:
+        """Warm up and begin."""
+        session = self.model.session()
+        session.push("1 2 3 4 5 6 7 8")
+        session.finish()
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread after its round."""
+        self._is_stopping = True
+        self._signal.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout=10)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the thread runs."""
+        return self._thread.is_alive()
+
+    def open(
+        self,
+        knobs: object,
+        deliver: Callable[[list[Output]], None],
+        *,
+        is_live: bool = True,
+        has_detail: bool = False,
+        cuts: bool = True,
+    ) -> Channel:
+        """A new channel; it takes a slot only while a sentence is open."""
+        return Channel(
+            self._wake,
+            self.model.tokenizers,
+            knobs,
+            deliver,
+            max_tokens=self._max_tokens,
+            is_live=is_live,
+            has_detail=has_detail,
+            cuts=cuts,
+        )
+
+    def close(self, channel: Channel) -> None:
+        """Give a channel up; its open sentence is dropped."""
+        channel.inbox.clear()
+        channel.put([Leave()])
+
+    def delay(self, quantile: float = 0.95) -> float:
+        """How long words of the last seconds waited, in seconds."""
+        horizon = time.monotonic() - WINDOW_SECONDS
+        delays = sorted(delay for at, delay in list(self._delays) if at >= horizon)
+        return delays[int(len(delays) * quantile)] if delays else 0.0
+
+    def _wake(self, channel: Channel) -> None:
+        self._arrivals.append(channel)
+        self._signal.set()
+
+    # ---- the thread
+
+    def _run(self) -> None:
+        while not self._is_stopping:
+            if not self._due and not self._arrivals:
+                self._signal.wait(TIDY_SECONDS)
+                self._tidy()
+            self._signal.clear()
+            if self._gather and len(self._channels) > MANY:
+                time.sleep(self._gather)
+            self._step()
+
+    def _step(self) -> None:
+        """One round: a word for everybody, a pass for all, and what came of it."""
+        start = time.monotonic()
+        while self._arrivals:
+            channel = self._arrivals.popleft()
+            if not channel.has_left:
+                self._due[channel] = self._channels[channel] = None
+        batch: Batch = []
+        running = list(self._prepared(self._chosen(), batch))
+        if running:
+            self._advance(running, batch)
+            now = time.monotonic()
+            self.rounds += 1
+            self.observer.round(now - start, len(running))
+            for channel, _ in running:
+                for arrived in channel.just_heard:
+                    self.observer.delay(now - arrived)
+                    self._delays.append((now, now - arrived))
+            while self._delays and self._delays[0][0] < now - WINDOW_SECONDS:
+                self._delays.popleft()
+            if now - self._tidied_at > TIDY_SECONDS:
+                self._tidy()
+        if batch:
+            self._deliver(batch)
+
+    def _chosen(self) -> list[Channel]:
+        """Everybody live, and of the others as many as do not make them wait."""
+        live = [channel for channel in self._due if channel.is_live]
+        room = max(1, len(live) // BATCH_SHARE) if live else BATCH_ALONE
+        others = list(islice((c for c in self._due if not c.is_live), room))
+        for channel in others:  # to the end of the line
+            del self._due[channel]
+            self._due[channel] = None
+        return live + others
+
+    def _prepared(
+        self, channels: Iterable[Channel], batch: Batch
+    ) -> Iterable[tuple[Channel, Stream]]:
+        for channel in channels:
+            try:
+                answers = channel.prepare(self.engine, self._grow)
+                stream = None if channel.has_left else channel.feed()
+            except Exception:
+                self._fail(channel, batch)
+                continue
+            if answers:
+                batch.append((channel, answers))
+            if stream is not None:
+                yield channel, stream
+            elif not channel.has_work:
+                del self._due[channel]
+            if channel.has_left:
+                self._forget(channel)
+
+    def _advance(self, running: list[tuple[Channel, Stream]], batch: Batch) -> None:
+        try:
+            gone = {id(stream) for stream in self.engine.round([s for _, s in running])}
+        except Exception:
+            logger.exception("A round failed; its sentences are read again, each alone.")
+            self.observer.fault()
+            self._recover(batch)
+            gone = {id(channel.stream) for channel, _ in running}
+        for channel, stream in running:
+            if channel.has_left:
+                continue
+            channel.is_going = id(channel.stream or stream) in gone
+            try:
+                outputs = channel.collect()
+            except Exception:
+                self._fail(channel, batch)
+                continue
+            if channel.stream is None:
+                channel.is_going = False
+            if outputs:
+                batch.append((channel, outputs))
+
+    def _recover(self, batch: Batch) -> None:
+        """Read all open sentences again in a new engine; who fails alone is the one at fault."""
+        self.engine = self.model.engine(self.engine.slots)
+        for channel in list(self._channels):
+            if channel.live is None:
+                continue
+            self._due[channel] = None
+            try:
+                if not channel.live.rebuild(self.engine):
+                    raise UserError("The sentence came out otherwise.")
+            except Exception:
+                self._fail(channel, batch)
+
+    def _fail(self, channel: Channel, batch: Batch) -> None:
+        """End one channel; the others do not notice."""
+        logger.exception("A stream failed; its session ends.")
+        live = channel.live
+        if live is not None and channel.stream and channel.stream.slot in self.engine.free:
+            live.sentence = None
+        try:
+            channel.leave()
+        except Exception:  # its slot is found again by the next tidying
+            logger.exception("A failed stream could not be closed.")
+        self._forget(channel)
+        batch.append((channel, [Failed("The translation failed.")]))
+
+    def _forget(self, channel: Channel) -> None:
+        self._due.pop(channel, None)
+        self._channels.pop(channel, None)
+
+    # ---- slots
+
+    def _open_streams(self) -> list[Stream]:
+        streams = (channel.stream for channel in self._channels)
+        return [stream for stream in streams if stream is not None]
+
+    def _grow(self) -> None:
+        self.engine.resize(2 * self.engine.slots, self._open_streams())
+
+    def _tidy(self) -> None:
+        """Give memory back that nobody uses any more."""
+        self._tidied_at = time.monotonic()
+        streams, engine = self._open_streams(), self.engine
+        slots = FIRST_SLOTS
+        while slots < 2 * len(streams):
+            slots *= 2
+        rows = max((max(stream.rows) for stream in streams), default=0)
+        is_long = capacity(engine) > LONG and 2 * rows <= capacity(engine) // 2
+        if slots <= engine.slots // 4 or is_long:
+            engine.resize(min(slots, engine.slots), streams)
+
+
+def capacity(engine: Engine) -> int:
+    """Rows that each slot has room for."""
+    return max(cache.rows.capacity for cache in engine.caches)

@@ -1,0 +1,59 @@
+"""Whether the server lives, whether it is ready, and which models it has."""
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+
+from hmt.server.access import grant_of, service_of
+from hmt.server.models import Served
+
+
+async def live(request: Request) -> Response:
+    """The process answers."""
+    return PlainTextResponse("alive\n")
+
+
+async def ready(request: Request) -> Response:
+    """Whether to send new clients here; 503 with one line that says why not."""
+    reason = service_of(request).why_not_ready()
+    return PlainTextResponse(f"{reason or 'ready'}\n", 200 if reason is None else 503)
+
+
+async def health(request: Request) -> Response:
+    """As LibreTranslate answers."""
+    reason = service_of(request).why_not_ready()
+    if reason is None:
+        return JSONResponse({"status": "ok"})
+    return JSONResponse({"status": "unhealthy", "error": reason}, 503)
+
+
+async def models(request: Request) -> Response:
+    """The list of models, in OpenAI's shape, with our facts."""
+    service = service_of(request)
+    if grant_of(request) is None:
+        return JSONResponse({"error": "A token is needed: Authorization: Bearer ..."}, 403)
+    return JSONResponse(
+        {"object": "list", "data": [_described(served) for served in service.served.values()]}
+    )
+
+
+def _described(served: Served) -> dict[str, object]:
+    return {
+        "id": served.name,
+        "object": "model",
+        "created": 0,
+        "owned_by": "hmt",
+        "hmt": {
+            "system": served.model.system.name,
+            "source_language": served.source,
+            "target_language": served.target,
+            "knobs": served.describe_knobs(),
+        },
+    }
+
+
+async def metrics(request: Request) -> Response:
+    """Prometheus' figures, for tokens that grant them."""
+    grant = grant_of(request)
+    if grant is None or not grant.allows("metrics"):
+        return PlainTextResponse("A token that grants metrics is needed.\n", 403)
+    return PlainTextResponse(service_of(request).measure(), media_type="text/plain; version=0.0.4")

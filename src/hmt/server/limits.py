@@ -1,0 +1,64 @@
+"""How much a client may do: a bucket that refills, and counts by address."""
+
+import time
+from collections import Counter, deque
+from collections.abc import Callable
+
+
+class Bucket:
+    """So many at once, and so many per second after that."""
+
+    def __init__(
+        self, per_second: float, burst: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._rate, self._burst, self._clock = per_second, burst, clock
+        self._level, self._at = burst, clock()
+
+    def take(self, amount: float) -> float:
+        """Take out this much; the seconds to wait before it is there."""
+        now = self._clock()
+        self._level = min(self._burst, self._level + (now - self._at) * self._rate) - amount
+        self._at = now
+        return max(0.0, -self._level / self._rate)
+
+
+class Visits:
+    """Requests of each address within the last minute."""
+
+    def __init__(self, per_minute: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._most, self._clock = per_minute, clock
+        self._times: dict[str, deque[float]] = {}
+
+    def allow(self, address: str) -> bool:
+        """Whether one more is allowed."""
+        now = self._clock()
+        if len(self._times) > 10_000:
+            self._times = {a: t for a, t in self._times.items() if t and t[-1] > now - 60}
+        times = self._times.setdefault(address, deque())
+        while times and times[0] <= now - 60:
+            times.popleft()
+        if len(times) >= self._most:
+            return False
+        times.append(now)
+        return True
+
+
+class Guests:
+    """How many of a kind come from each address."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._counts: Counter[str] = Counter()
+
+    def enter(self, address: str) -> bool:
+        """Whether one more may come in."""
+        if self._counts[address] >= self._most:
+            return False
+        self._counts[address] += 1
+        return True
+
+    def leave(self, address: str) -> None:
+        """One of them has left."""
+        self._counts[address] -= 1
+        if self._counts[address] <= 0:
+            del self._counts[address]

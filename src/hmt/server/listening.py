@@ -1,0 +1,115 @@
+"""Reading along in a room: server-sent events, WebSocket, and captions as files."""
+
+import contextlib
+from collections.abc import AsyncIterator
+
+from sse_starlette.sse import EventSourceResponse
+from starlette.requests import HTTPConnection, Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from hmt.server.access import address_of, grant_of, has_good_origin, service_of
+from hmt.server.rooms import KINDS, Room
+from hmt.server.transcripts import MEDIA
+
+PING_SECONDS = 15
+NO_STORE = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+
+
+class TurnedAwayError(Exception):
+    """A reader who may not come in."""
+
+    def __init__(self, status: int, close: int, message: str) -> None:
+        super().__init__(message)
+        self.status, self.close = status, close
+
+
+def _room(connection: HTTPConnection) -> Room:
+    """The room that a request asks for, if it may listen there."""
+    service, name = service_of(connection), connection.path_params["room"]
+    # a link for listeners is meant to be shared: its token may stand in the address
+    grant = grant_of(connection, connection.query_params.get("token"))
+    if grant is None or not (grant.allows(f"listen:{name}") or grant.allows(f"speak:{name}")):
+        raise TurnedAwayError(403, 4403, "A token that lets you listen in this room is needed.")
+    room = service.rooms.find(name)
+    if room is None and (connection.query_params.get("wait") or grant.allows(f"speak:{name}")):
+        room = service.rooms.make(name)  # to wait for its speaker
+    if room is None:
+        raise TurnedAwayError(404, 4404, "There is no such room.")
+    if service.rooms.listeners >= service.limits.listeners:
+        raise TurnedAwayError(503, 1013, "Too many listeners; try again in 20 s.")
+    return room
+
+
+def _kinds(connection: HTTPConnection) -> frozenset[str]:
+    asked = frozenset(connection.query_params.get("kind", "words").split(","))
+    if not asked <= set(KINDS):
+        raise TurnedAwayError(400, 4400, f"kind is any of {', '.join(KINDS)}, joined by commas.")
+    return asked
+
+
+def _after(connection: HTTPConnection) -> int | None:
+    given = connection.headers.get("last-event-id") or connection.query_params.get("after") or ""
+    return int(given) if given.isascii() and given.isdigit() and len(given) < 16 else None
+
+
+async def events(request: Request) -> Response:
+    """Server-sent events of a room."""
+    service, address = service_of(request), address_of(request)
+    try:
+        room, kinds = _room(request), _kinds(request)
+    except TurnedAwayError as error:
+        return JSONResponse({"error": str(error)}, error.status)
+    if not service.listeners.enter(address):
+        return JSONResponse({"error": "Too many listeners at this address."}, 429)
+
+    async def read() -> AsyncIterator[bytes]:
+        try:
+            async for item in room.follow(_after(request), kinds):
+                yield item.sse
+        finally:
+            service.listeners.leave(address)
+
+    stall = service.limits.stall_seconds
+    return EventSourceResponse(read(), ping=PING_SECONDS, headers=NO_STORE, send_timeout=stall)
+
+
+async def socket(websocket: WebSocket) -> None:
+    """The same events over a WebSocket."""
+    service, address = service_of(websocket), address_of(websocket)
+    await websocket.accept()
+    try:
+        if not has_good_origin(websocket):
+            raise TurnedAwayError(403, 4403, "Pages of this origin may not use this server.")
+        room, kinds = _room(websocket), _kinds(websocket)
+        if not service.listeners.enter(address):
+            raise TurnedAwayError(429, 4429, "Too many listeners at this address.")
+    except TurnedAwayError as error:
+        await websocket.close(error.close, str(error)[:120])
+        return
+    try:
+        with contextlib.suppress(WebSocketDisconnect, RuntimeError):
+            async for item in room.follow(_after(websocket), kinds):
+                await websocket.send_text(item.json)
+            await websocket.close(1000, "closed")
+    finally:
+        service.listeners.leave(address)
+
+
+async def captions(request: Request) -> Response:
+    """Everything written in a room so far; with `?follow=1` also what comes."""
+    kind = request.path_params["kind"]
+    if kind not in MEDIA:
+        return JSONResponse({"error": f"Captions come as {', '.join(MEDIA)}."}, 404)
+    try:
+        room = _room(request)
+    except TurnedAwayError as error:
+        return JSONResponse({"error": str(error)}, error.status)
+    languages = list(room.tracks)
+    language = request.query_params.get("track") or next(iter(languages), "")
+    if language not in room.tracks:
+        return JSONResponse({"error": f"Tracks of this room: {', '.join(languages)}."}, 404)
+    follows = request.query_params.get("follow", "") in ("1", "true")
+    text = room.tracks[language].transcript.read(kind, follows, lambda: room.is_closed)
+    headers = {**NO_STORE, "Content-Language": language}
+    return StreamingResponse(text, media_type=MEDIA[kind], headers=headers)

@@ -1,0 +1,191 @@
+// The JavaScript client of `hmt serve`: words in, a translation that only grows out.
+//
+//	const live = new Translator({ base: "http://localhost:8765/", model: "de-en" });
+//	live.on("delta", (text, facts) => show(text)); // insert no spaces: joined, deltas are the text
+//	live.connect();
+//	live.append("Guten Morgen, meine Damen und Herren.");
+//
+// Events: state, heard, tentative, delta, done, waiting, updated, notice, problem.
+// A lost connection is taken up again by itself: no word is lost, none is shown twice.
+
+const CHUNK = 100; // words in a message
+const SILENCE_MS = 40_000; // the server sends a heartbeat every 15 s
+const FIRST_WAIT_MS = 400;
+const MOST_WAIT_MS = 15_000;
+// Not lost but over: ended, not understood, not allowed, not found, idle, taken over, too much.
+const OVER = [1000, 4400, 4401, 4403, 4404, 4408, 4409, 4413];
+
+export const words = (text) => text.split(/\s+/u).filter(Boolean);
+
+export class Translator {
+	constructor({ base = document.baseURI, model, room, token, settings = {} } = {}) {
+		Object.assign(this, { base, model, room, token, settings });
+		this.listeners = {};
+		this.state = "idle";
+		this.attempts = this.seq = 0;
+		this.unanswered = []; // messages that the server has not accepted yet
+		this.forget();
+	}
+
+	on(name, listener) {
+		(this.listeners[name] ??= []).push(listener);
+		return this;
+	}
+
+	emit(name, ...facts) {
+		for (const listener of this.listeners[name] ?? []) listener(...facts);
+	}
+
+	// ---- what one can do
+
+	connect() {
+		clearTimeout(this.timer);
+		const url = new URL("v1/realtime/translations", this.base);
+		url.protocol = url.protocol.replace("http", "ws");
+		if (this.model) url.searchParams.set("model", this.model);
+		if (this.room) url.searchParams.set("room", this.room);
+		if (this.resumeToken) url.searchParams.set("resume", 1);
+		this.become("connecting");
+		const socket = new WebSocket(url, this.token ? ["hmt.v1", `hmt.token.${this.token}`] : []);
+		this.socket = socket;
+		socket.onopen = () => this.resumeToken && this.resume();
+		socket.onmessage = ({ data }) => socket === this.socket && this.take(JSON.parse(data));
+		socket.onclose = ({ code }) => socket === this.socket && this.lost(code);
+	}
+
+	update(hmt) {
+		const knobs = { ...this.settings.knobs, ...hmt.knobs };
+		this.settings = { ...this.settings, ...hmt, knobs };
+		if (this.state === "live") this.send({ type: "session.update", session: { hmt } });
+	}
+
+	append(text) {
+		const list = Array.isArray(text) ? text : words(text);
+		for (let at = 0; at < list.length; at += CHUNK) {
+			this.keep("append", {}, { words: list.slice(at, at + CHUNK) });
+		}
+		this.hear(list);
+	}
+
+	// A recogniser's whole guess of one utterance; its first `committed` words are final.
+	hypothesis(text, utterance, committed) {
+		this.keep("hypothesis", { text, utterance, committed });
+	}
+
+	commit(reason) {
+		this.keep("commit", { reason });
+	}
+
+	clear() {
+		this.open = [];
+		this.shown = "";
+		this.keep("clear", {});
+	}
+
+	close() {
+		this.send({ type: "session.close" });
+		clearTimeout(this.timer);
+		clearTimeout(this.watch);
+		this.leaving = true; // the last words still come
+		this.become("closed");
+	}
+
+	// ---- the connection
+
+	become(state, detail = "") {
+		this.state = state;
+		this.emit("state", state, detail);
+	}
+
+	send(message) {
+		if (this.socket?.readyState === WebSocket.OPEN) this.socket.send(JSON.stringify(message));
+	}
+
+	keep(kind, hmt, rest) {
+		const message = { type: `session.input_text.${kind}`, ...rest, hmt: { seq: ++this.seq, ...hmt } };
+		this.unanswered.push(message);
+		if (this.state === "live") this.send(message);
+		else if (this.state === "closed" && !this.leaving) this.connect();
+	}
+
+	hear(list) {
+		this.open.push(...list);
+		this.emit("heard", list);
+	}
+
+	// With what a server needs that knows nothing of the session: the words and text of its sentence.
+	resume() {
+		const { resumeToken: token, n: after, accepted: source_seq, shown, sentence, offset } = this;
+		const unsent = this.unanswered.flatMap((message) => message.words ?? []).length;
+		const open_sentence = this.open.slice(0, Math.max(this.open.length - unsent, 0));
+		const { knobs } = this.settings;
+		const hmt = { token, after, source_seq, open_sentence, shown, sentence, offset, knobs };
+		this.send({ type: "session.resume", hmt });
+	}
+
+	forget() {
+		Object.assign(this, { resumeToken: null, n: 0, accepted: 0, open: [], shown: "", sentence: 0, offset: 0 });
+	}
+
+	live(session) {
+		this.resumeToken = session.hmt.resume_token;
+		this.attempts = 0;
+		this.moves = false;
+		this.become("live");
+		this.send({ type: "session.update", session: { hmt: this.settings } });
+		this.unanswered.forEach((message) => this.send(message));
+	}
+
+	lost(code) {
+		clearTimeout(this.watch);
+		this.socket = null;
+		if (OVER.includes(code) && !this.moves) {
+			this.forget();
+			return this.leaving || this.become("closed", code);
+		}
+		const longest = Math.min(FIRST_WAIT_MS * 2 ** this.attempts++, MOST_WAIT_MS);
+		const wait = Math.max(longest * (0.5 + Math.random() / 2), this.retryAfter ?? 0);
+		this.retryAfter = 0;
+		this.become("waiting", wait);
+		this.timer = setTimeout(() => this.connect(), wait);
+	}
+
+	// ---- what the server says
+
+	take({ type, session, delta, error, hmt = {} }) {
+		clearTimeout(this.watch);
+		this.watch = setTimeout(() => (this.socket.close(), this.lost(0)), SILENCE_MS);
+		if (hmt.n <= this.n) return; // shown before the connection was lost
+		this.n = hmt.n ?? this.n;
+		const kind = type.replace("session.", "");
+		if (kind === "created" || kind === "resumed") {
+			this.answered(hmt);
+			this.live(session);
+		} else if (kind === "updated") this.emit("updated", session, hmt.applies);
+		else if (kind === "input_text.accepted") {
+			this.answered(hmt);
+			this.emit("tentative", hmt.tentative);
+		} else if (kind === "input_transcript.delta") this.hear(words(delta));
+		else if (kind === "output_transcript.delta") {
+			this.shown += delta;
+			this.offset = hmt.offset + [...delta].length;
+			this.emit("delta", delta, hmt);
+		} else if (kind === "output_transcript.done") {
+			this.open.splice(0, words(hmt.source).length);
+			this.shown = "";
+			this.sentence = hmt.sentence + 1;
+			this.emit("done", hmt);
+		} else if (kind === "waiting" || kind === "notice") {
+			this.moves ||= hmt.code === "going_away"; // another server takes over
+			this.emit(kind, hmt);
+		} else if (kind === "error") {
+			this.retryAfter = 1000 * (error.retry_after ?? 0);
+			this.emit("problem", error.message, error.code);
+		}
+	}
+
+	answered({ seq }) {
+		this.accepted = seq ?? this.accepted;
+		this.unanswered = this.unanswered.filter((message) => message.hmt.seq > this.accepted);
+	}
+}

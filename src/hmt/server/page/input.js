@@ -1,0 +1,147 @@
+// Where words come from: typing, pasting, a sample at speaking pace, speech recognition.
+
+import { words } from "./client.js";
+
+const SPEAKING = 2.5; // words per second
+const FAST = 15; // below the 20 words per second that the server takes
+
+const SAMPLES = {
+	de: [
+		["Everyday", "Ich habe gestern leider keine Zeit gehabt, dich noch anzurufen."],
+		["A question", "Wann hast du zum letzten Mal mit deiner Schwester gesprochen?"],
+		["A late verb", "Ich möchte Ihnen für alles, was Sie für unser Land getan haben, von Herzen danken."],
+		["Numbers", "Das Buch hat 300 Seiten, und ich habe erst 50 gelesen."],
+	],
+};
+
+export function samples(code) {
+	const list = SAMPLES[code] ?? [];
+	return list.length ? [["All samples", list.map(([, text]) => text).join(" ")], ...list] : [];
+}
+
+// Words that are handed on one after another.
+export class Pace {
+	constructor(give, changed) {
+		Object.assign(this, { give, changed, queue: [], rate: SPEAKING, speed: 1, playing: false });
+	}
+
+	add(list) {
+		this.queue.push(...list);
+		this.rate = SPEAKING;
+		this.play();
+	}
+
+	play() {
+		this.playing = true;
+		clearTimeout(this.timer);
+		this.next();
+	}
+
+	pause() {
+		this.playing = false;
+		clearTimeout(this.timer);
+		this.changed(this);
+	}
+
+	hurry() {
+		this.rate = FAST;
+		this.play();
+	}
+
+	stop() {
+		this.queue = [];
+		this.pause();
+	}
+
+	next() {
+		const word = this.queue.shift();
+		if (!word) return this.pause();
+		this.changed(this);
+		this.give(word);
+		// Speakers take a breath where a sentence ends.
+		const breath = this.rate === SPEAKING && /[.!?…]$/u.test(word) ? 2 : 1;
+		this.timer = setTimeout(() => this.next(), (1000 * breath) / (this.rate * this.speed));
+	}
+}
+
+// A space makes a word final; what is left in the field is the unfinished one.
+export function typing(field, { give, paste, end }) {
+	const take = () => {
+		const parts = field.value.split(/\s+/u);
+		if (parts.length < 2) return;
+		field.value = parts.pop();
+		give(parts.filter(Boolean));
+	};
+	field.addEventListener("input", ({ isComposing }) => isComposing || take());
+	field.addEventListener("compositionend", take);
+	field.addEventListener("paste", (event) => {
+		const list = words(field.value + event.clipboardData.getData("text"));
+		if (list.length < 2) return;
+		event.preventDefault();
+		field.value = "";
+		paste(list);
+	});
+	field.form.addEventListener("submit", (event) => {
+		event.preventDefault();
+		field.value += " ";
+		take();
+		end();
+	});
+}
+
+export const Recognition = globalThis.SpeechRecognition ?? globalThis.webkitSpeechRecognition;
+
+// Whether the browser recognises this language without sending sound anywhere.
+export async function staysLocal(lang) {
+	try {
+		return (await Recognition.available({ langs: [lang], processLocally: true })) === "available";
+	} catch {
+		return false;
+	}
+}
+
+const FAILURES = {
+	"not-allowed": "The browser does not allow the microphone here.",
+	"audio-capture": "There is no microphone.",
+	network: "The browser's speech recognition cannot be reached.",
+};
+
+export class Microphone {
+	constructor({ guess, changed, problem }) {
+		Object.assign(this, { guess, changed, problem, on: false, utterance: 0 });
+	}
+
+	start(lang, local) {
+		const recognition = (this.recognition = new Recognition());
+		Object.assign(recognition, { lang, continuous: true, interimResults: true });
+		if (local) recognition.processLocally = true;
+		recognition.onresult = (event) => this.result(event);
+		recognition.onerror = ({ error }) => this.failed(error);
+		recognition.onend = () => this.on && recognition.start(); // it ends by itself after a while
+		this.on = true;
+		recognition.start();
+		this.changed(true);
+	}
+
+	stop() {
+		this.on = false;
+		this.recognition?.stop();
+		this.changed(false);
+	}
+
+	// A final result may be followed by guesses of the next utterance.
+	result({ results, resultIndex }) {
+		let guess = "";
+		for (const { isFinal, 0: { transcript } } of [...results].slice(resultIndex)) {
+			if (isFinal) this.guess(transcript.trim(), this.utterance++, true);
+			else guess += transcript;
+		}
+		if (guess) this.guess(guess.trim(), this.utterance, false);
+	}
+
+	failed(error) {
+		if (error === "no-speech" || error === "aborted") return;
+		this.problem(FAILURES[error] ?? `Speech recognition stopped: ${error}.`);
+		this.stop();
+	}
+}

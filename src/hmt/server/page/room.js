@@ -1,0 +1,50 @@
+// Listening to a room: one stream of events, taken up again for ever.
+
+import { words } from "./client.js";
+
+// `track` is the language to read; without it, the first one that the room has.
+export function listen(room, { heard, tentative, wrote, done, clear, state }, track) {
+	const query = new URLSearchParams({ kind: "words,source", wait: 1 });
+	const token = new URLSearchParams(location.search).get("token");
+	if (token) query.set("token", token);
+	let attempts = 0;
+	const take = {
+		snapshot({ tracks, state: now }) {
+			clear();
+			track ??= Object.keys(tracks).find((name) => name !== "source");
+			const { sentences = [], open = "" } = tracks[track] ?? {};
+			sentences.forEach((text, k) => {
+				wrote(` ${text}`, { sentence: k - sentences.length, track });
+				done?.({});
+			});
+			if (open) wrote(open, { track });
+			take.state({ state: now });
+		},
+		delta(event) {
+			if (event.track === "source") return heard(words(event.delta));
+			track ??= event.track;
+			if (event.track === track) wrote(event.delta, event);
+		},
+		sentence: (event) => event.track === track && done?.(event),
+		tentative: ({ text }) => tentative?.(text),
+		state: ({ state: now }) => state({ live: "listening", waiting: "away" }[now] ?? now),
+	};
+	const open = () => {
+		const events = new EventSource(`v1/rooms/${encodeURIComponent(room)}/events?${query}`);
+		events.onopen = () => (attempts = 0);
+		events.onerror = () => {
+			state("waiting");
+			if (events.readyState !== EventSource.CLOSED) return; // the browser tries again by itself
+			setTimeout(open, Math.min(1000 * 2 ** attempts++, 15_000) * (0.5 + Math.random() / 2));
+		};
+		for (const kind in take) events.addEventListener(kind, ({ data }) => take[kind](JSON.parse(data)));
+	};
+	state("connecting");
+	open();
+}
+
+// A name that can be read out: no letters or digits that look alike.
+export function roomName() {
+	const letters = "abcdefghjkmnpqrstuvwxyz23456789";
+	return Array.from(crypto.getRandomValues(new Uint8Array(8)), (byte) => letters[byte % letters.length]).join("");
+}

@@ -1,0 +1,207 @@
+// The running text: one row per sentence, original and translation; words are placed once.
+
+import { words } from "./client.js";
+
+// make("p.quiet", { lang: "de" }, ...)
+export function make(kind, attributes = {}, ...children) {
+	const [tag, ...classes] = kind.split(".");
+	const node = document.createElement(tag);
+	node.classList.add(...classes);
+	for (const key in attributes) node.setAttribute(key, attributes[key]);
+	node.append(...children);
+	return node;
+}
+
+const RTL = /^(ar|dv|fa|he|ku|ps|sd|ug|ur|yi)\b/u;
+export const language = (code) => code ? { lang: code, dir: RTL.test(code) ? "rtl" : "ltr" } : { dir: "auto" };
+
+export const calm = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
+
+// Four inks; the palest keeps a contrast of 4.5:1. Without a number the ink is full.
+const ink = (confidence) => `c${1 + [0.9, 0.75, 0.6].filter((step) => (confidence ?? 1) < step).length}`;
+
+export class Transcript {
+	constructor(stage, list, onWord) {
+		Object.assign(this, { stage, list, onWord, languages: [], layout: "reading" });
+		this.clear();
+		stage.addEventListener("scroll", () => this.scrolled(), { passive: true });
+		for (const own of ["pointerdown", "wheel", "keydown"]) {
+			stage.addEventListener(own, () => (this.gliding = 0), { passive: true });
+		}
+		list.addEventListener("click", ({ target }) => {
+			const word = target.word ?? this.rows.find(({ button }) => button === target)?.target[0];
+			if (word) this.onWord(word);
+		});
+	}
+
+	clear() {
+		Object.assign(this, { rows: [], row: null, follows: true, gliding: 0 });
+		this.list.replaceChildren();
+	}
+
+	// ---- what happens
+
+	heard(list) {
+		for (const text of list) this.addSource(this.current(), { text, at: performance.now() });
+		this.follow();
+	}
+
+	tentative(text) {
+		if (text || this.row) this.current().tail.textContent = text && ` ${text}`;
+		this.follow();
+	}
+
+	wrote(text, { sentence, source_words: read, words: facts = [], confidence = [], log_prob = [], forced }) {
+		if (this.row?.sentence != null && this.row.sentence !== sentence) this.end(this.row);
+		const row = this.current();
+		row.sentence = sentence;
+		const parts = text.match(/\s*\S+/gu) ?? [];
+		const each = (values) => (k) => (values.length === parts.length ? values[k] : undefined);
+		const least = confidence.length ? Math.min(...confidence.map((value) => value ?? 1)) : null;
+		const isOver = /[.!?…]$/u.test(row.source.at(-1)?.text ?? "") && read >= row.source.length; // nothing to wait for
+		parts.forEach((part, k) => this.addTarget(row, part, {
+			read: each(facts)(k)?.read ?? read,
+			confidence: each(confidence)(k) ?? least,
+			logProb: each(log_prob)(k),
+			forced: !isOver && (each(facts)(k)?.forced ?? forced),
+			at: performance.now(),
+			waits: row.waits.splice(0),
+		}));
+		this.mark(row, read);
+		this.follow();
+	}
+
+	waited(facts) {
+		const row = this.current();
+		row.waits.push({ ...facts, heard: row.source.length });
+	}
+
+	// The server's sentence may be shorter than what was heard: the rest begins the next one.
+	done({ source, reason, record }) {
+		const { row } = this;
+		if (!row) return null;
+		const own = source ? words(source) : row.source.map(({ text }) => text);
+		if (row.source.length < own.length) this.heard(own.slice(row.source.length)); // came too late to hear it
+		const rest = row.source.splice(own.length);
+		for (const { node, column } of rest) [node, column].forEach((one) => one?.remove());
+		Object.assign(row, { reason, record });
+		this.end(row);
+		for (const { text, at } of rest) this.addSource(this.current(), { text, at });
+		return row;
+	}
+
+	// ---- rows
+
+	both() {
+		return [0, 1].map((k) => language(this.languages[k]));
+	}
+
+	current() {
+		return (this.row ??= this.begin());
+	}
+
+	begin() {
+		const number = this.rows.length + 1;
+		const [source, target] = this.both();
+		const row = { source: [], target: [], waits: [], read: 0 };
+		row.button = make("button.number.bare", { "aria-label": `Sentence ${number}: why did it wait?` }, number);
+		row.tail = make("span.tail");
+		row.sourceLine = make("p.source", source, row.tail);
+		row.targetLine = make("p.target", target);
+		row.gloss = make("div.gloss", { dir: source.dir });
+		row.node = make("div.row.open", {}, row.button, row.sourceLine, row.targetLine, row.gloss);
+		this.rows.push(row);
+		this.list.append(row.node);
+		return row;
+	}
+
+	end(row) {
+		row.tail.textContent = "";
+		row.isDone = true;
+		this.mark(row, row.source.length);
+		row.node.classList.remove("open");
+		this.row = null;
+	}
+
+	addSource(row, word) {
+		word.node = make("span.s.ahead", {}, word.text);
+		row.tail.before(row.source.length ? " " : "", word.node);
+		row.source.push(word);
+		if (this.layout === "timing") this.addColumn(row, word);
+	}
+
+	addTarget(row, part, facts) {
+		const last = row.target.at(-1);
+		if (last && !/^\s/u.test(part)) { // the rest of a word
+			last.text += part;
+			for (const node of [last.node, last.under]) node?.append(part);
+			return;
+		}
+		const word = { ...facts, text: part.trim(), row };
+		word.node = make(`span.w.${ink(facts.confidence)}${facts.forced ? ".forced" : ""}`, {}, word.text);
+		word.node.word = word;
+		row.targetLine.append(last ? " " : "", word.node);
+		row.target.push(word);
+		if (this.layout === "timing") this.addUnder(row, word);
+	}
+
+	// Words heard since the last write are underlined: the wait that one can see.
+	mark(row, read = 0) {
+		row.read = Math.max(row.read, read);
+		row.source.forEach(({ node }, k) => node.classList.toggle("ahead", k >= row.read && !row.isDone));
+	}
+
+	// ---- each word under what was heard
+
+	addColumn(row, word) {
+		const [source, target] = this.both();
+		word.under = make("span.target", target);
+		word.column = make("span.column", {}, make("span.source", source, word.text), word.under);
+		row.gloss.append(word.column);
+	}
+
+	addUnder(row, word) {
+		word.under = word.node.cloneNode(true);
+		word.under.word = word;
+		const column = Math.min(Math.max(word.read ?? 1, 1), row.source.length);
+		row.source[column - 1]?.under.append(word.under, " ");
+	}
+
+	show(layout) {
+		this.layout = this.list.dataset.layout = layout;
+		for (const row of this.rows) {
+			row.gloss.replaceChildren();
+			if (layout !== "timing") continue;
+			row.source.forEach((word) => this.addColumn(row, word));
+			row.target.forEach((word) => this.addUnder(row, word));
+		}
+		this.newest();
+	}
+
+	// ---- text stands still until it nears the lower edge; then it glides up once by a third
+
+	below() {
+		const last = this.rows.at(-1)?.node.getBoundingClientRect();
+		return last ? last.bottom - this.stage.getBoundingClientRect().bottom : -Infinity;
+	}
+
+	follow(least = -0.14) {
+		const { stage } = this;
+		const over = this.below() / stage.clientHeight;
+		if (!this.follows || over < least) return;
+		this.gliding = performance.now() + 1200;
+		stage.scrollBy({ top: (over + 0.42) * stage.clientHeight, behavior: calm() ? "instant" : "smooth" });
+	}
+
+	scrolled() {
+		if (performance.now() < this.gliding) return;
+		this.follows = this.below() < 24;
+		this.onFollow?.(this.follows);
+	}
+
+	newest() {
+		this.follows = true;
+		this.onFollow?.(true);
+		this.follow(-0.42);
+	}
+}

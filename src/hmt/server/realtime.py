@@ -1,0 +1,287 @@
+"""WebSocket /v1/realtime/translations: text in, text that only grows out."""
+
+import asyncio
+import contextlib
+import logging
+from typing import Any
+
+from starlette.responses import PlainTextResponse
+from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
+
+from hmt.server.access import address_of, grant_of, has_good_origin, protocols_of, service_of
+from hmt.server.messages import InvalidError, Resume, decode, encode
+from hmt.server.replies import Created, Error, Fault
+from hmt.server.rooms import Room
+from hmt.server.service import RETRY_SECONDS, BusyError, Service
+from hmt.server.sessions import Session
+
+logger = logging.getLogger("hmt.server")
+
+PROTOCOLS = ("hmt.v1", "realtime")
+MALFORMED = 3  # messages in a row after which a client is not understood
+FIRST_SECONDS = 10.0  # for the first message of a client that resumes
+
+
+class RefusedError(Exception):
+    """A connection that is closed at once, with a code of its own."""
+
+    def __init__(self, close: int, code: str, message: str, retry_after: int | None = None) -> None:
+        super().__init__(message)
+        self.close = close
+        self.fault = Fault(code, message, retry_after=retry_after)
+
+
+async def realtime(websocket: WebSocket) -> None:
+    """One connection, from the handshake to its end."""
+    service, address = service_of(websocket), address_of(websocket)
+    if service.sockets >= service.limits.sockets:
+        headers = {"Retry-After": str(RETRY_SECONDS)}
+        message = f"Too many connections; try again in {RETRY_SECONDS} s."
+        await websocket.send_denial_response(PlainTextResponse(message, 503, headers))
+        return
+    service.sockets += 1
+    has_entered = service.guests.enter(address)
+    try:
+        offered = protocols_of(websocket)
+        await websocket.accept(next((p for p in PROTOCOLS if p in offered), None))
+        if not has_entered:
+            most = service.limits.per_address
+            raise RefusedError(4429, "rate", f"There are {most} sessions of this address already.")
+        await Line(websocket, service).run()
+    except RefusedError as error:
+        service.metrics.rejected.labels(error.fault.code).inc()
+        await _refuse(websocket, error)
+    except WebSocketDisconnect:
+        pass
+    finally:
+        service.sockets -= 1
+        if has_entered:
+            service.guests.leave(address)
+
+
+async def _refuse(websocket: WebSocket, error: RefusedError) -> None:
+    with contextlib.suppress(WebSocketDisconnect, RuntimeError):
+        await websocket.send_text(encode(Error(event_id="evt_1", error=error.fault)).decode())
+        await websocket.close(error.close, error.fault.code)
+
+
+class Line:
+    """One WebSocket and the session that it carries at the moment."""
+
+    def __init__(self, websocket: WebSocket, service: Service) -> None:
+        self._websocket, self._service = websocket, service
+        self._session: Session | None = None
+        self._room: Room | None = None
+        self._closing: tuple[int, str] | None = None
+        self._writer: asyncio.Task[None] | None = None
+        self._malformed = 0
+
+    async def run(self) -> None:
+        """Carry messages both ways until one side ends it."""
+        self._check()
+        code = 1006
+        try:
+            if "resume" not in self._websocket.query_params:
+                self._begin(self._new_session())
+            else:
+                await self._resume_first()
+            code = await self._read()
+        finally:
+            await self._end(code)
+
+    def close(self, code: int, reason: str) -> None:
+        """Close once everything was sent."""
+        if self._closing is None:
+            self._closing = code, reason
+        if self._session is not None:
+            self._session.outbox.ready.set()
+
+    def cut(self, code: int, reason: str) -> None:
+        """Close at once: what is left to send belongs to another connection now."""
+        self._closing = code, reason
+        if self._writer is not None:
+            self._writer.cancel()
+        self._writer = asyncio.create_task(self._hang_up())
+
+    async def _hang_up(self) -> None:
+        assert self._closing is not None
+        with contextlib.suppress(TimeoutError, RuntimeError, WebSocketDisconnect):
+            await asyncio.wait_for(self._websocket.close(*self._closing), 5)
+
+    # ---- the beginning
+
+    def _check(self) -> None:
+        """May this client come in?"""
+        if not has_good_origin(self._websocket):
+            raise RefusedError(4403, "origin", "Pages of this origin may not use this server.")
+        grant = grant_of(self._websocket)
+        if grant is None:
+            raise RefusedError(4401, "token", "A token is needed: Authorization: Bearer ...")
+        name = self._websocket.query_params.get("room")
+        scope = "translate" if name is None else f"speak:{name}"
+        if not grant.allows(scope):
+            raise RefusedError(4403, "scope", f"This token does not grant {scope}.")
+        if name is not None:
+            self._room = self._service.rooms.make(name)
+            if self._room is None:
+                message = "A room has up to 64 letters, digits, _ . -; or there are too many."
+                raise RefusedError(4403, "room", message)
+
+    def _new_session(self) -> Session:
+        served = self._service.find(self._websocket.query_params.get("model"))
+        if served is None:
+            names = ", ".join(self._service.served)
+            raise RefusedError(
+                4404, "model_not_found", f"There is no such model; there is {names}."
+            )
+        try:
+            session = self._service.open(served, self._room.name if self._room else None)
+        except BusyError as error:
+            raise RefusedError(1013, error.code, str(error), error.retry_after) from None
+        if self._room is not None and not self._service.rooms.enter(session, self._room):
+            self._service.discard(session)
+            message = f"Somebody already speaks {served.target} in this room."
+            raise RefusedError(4403, "room_taken", message)
+        session.outbox.put(Created(session=session.describe()))
+        return session
+
+    def _begin(self, session: Session) -> None:
+        self._session, session.connection = session, self
+        self._writer = asyncio.create_task(self._write(session))
+
+    # ---- reading
+
+    async def _read(self) -> int:
+        """Take messages until the client is gone; the code with which it left."""
+        is_first = True
+        while True:
+            data = await self._receive()
+            if isinstance(data, int):
+                return data
+            if self._closing is not None:
+                continue  # what a client still sends after the end
+            assert self._session is not None
+            try:
+                event = decode(_text(data))
+                self._malformed = 0
+                if isinstance(event, Resume) and is_first:
+                    await self._resume(event)
+                else:
+                    await self._take(event)
+            except InvalidError as error:
+                self._note_malformed(error)
+            is_first = False
+
+    async def _take(self, event: Any) -> None:
+        assert self._session is not None
+        try:
+            await self._session.take(event)
+        except InvalidError as error:
+            error.event_id = event.event_id
+            self._session.refuse(error)
+
+    def _note_malformed(self, error: InvalidError) -> None:
+        assert self._session is not None
+        self._session.refuse(error)
+        self._malformed += 1
+        if self._malformed >= MALFORMED:
+            self._session.stop(4400, "malformed")
+
+    async def _receive(self) -> str | bytes | int:
+        """The next frame, or the code with which the client left."""
+        message = await self._websocket.receive()
+        if message["type"] == "websocket.disconnect":
+            return int(message.get("code") or 1005)
+        text = message.get("text")
+        data: str | bytes = message["bytes"] if text is None else text
+        if len(data) > self._service.limits.message_bytes:
+            self.close(1009, "too big")
+        return data
+
+    # ---- resuming
+
+    async def _resume_first(self) -> None:
+        """A client that says so resumes before it has a session."""
+        try:
+            data = await asyncio.wait_for(self._receive(), FIRST_SECONDS)
+            event = None if isinstance(data, int) else decode(_text(data))
+        except (TimeoutError, InvalidError):
+            event = None
+        if not isinstance(event, Resume):
+            raise RefusedError(4400, "resume", "The first message must be `session.resume`.")
+        await self._resume(event)
+
+    async def _resume(self, event: Resume) -> None:
+        """Go on with a session of this process, or rebuild one of another."""
+        fresh, known = self._session, self._service.known(event.hmt.token)
+        if known is not None:
+            await self._leave_fresh(fresh)
+            known.keep(self, event.hmt.after)
+            self._service.metrics.resumes.labels("kept").inc()
+            self._begin(known)
+            return
+        if event.hmt.open_sentence is None:
+            raise RefusedError(4404, "session_not_found", "This session is not known any more.")
+        session = fresh or self._new_session()
+        try:
+            session.rebuild(event.hmt)
+        except InvalidError as error:
+            session.refuse(error)
+        self._service.metrics.resumes.labels("rebuilt").inc()
+        if fresh is None:
+            self._begin(session)
+
+    async def _leave_fresh(self, fresh: Session | None) -> None:
+        if self._writer is not None:
+            self._writer.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._writer
+        if fresh is not None:
+            self._service.discard(fresh)
+
+    # ---- writing
+
+    async def _write(self, session: Session) -> None:
+        """Send what the session has to say; only one message is ever on its way."""
+        outbox = session.outbox
+        try:
+            while True:
+                await outbox.ready.wait()
+                while (event := outbox.pop()) is not None:
+                    await self._send(encode(event).decode())
+                if self._closing is not None:
+                    await asyncio.wait_for(self._websocket.close(*self._closing), 5)
+                    return
+        except TimeoutError:
+            session.stop(4408, "stalled")
+            with contextlib.suppress(TimeoutError, RuntimeError, WebSocketDisconnect):
+                await asyncio.wait_for(self._websocket.close(4408, "stalled"), 1)
+        except (WebSocketDisconnect, RuntimeError):
+            pass  # the reader notices as well
+
+    async def _send(self, text: str) -> None:
+        await asyncio.wait_for(self._websocket.send_text(text), self._service.limits.stall_seconds)
+
+    # ---- the end
+
+    async def _end(self, code: int) -> None:
+        session = self._session
+        if session is not None and session.connection is self:
+            if session.is_over:
+                session.connection = None
+            elif code == 1000:
+                session.connection = None
+                session.finish()
+            else:
+                session.lose()
+        if self._writer is not None and not self._writer.done():
+            if self._closing is None or self._websocket.client_state != WebSocketState.CONNECTED:
+                self._writer.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._writer
+
+
+def _text(data: str | bytes) -> str:
+    if isinstance(data, bytes):
+        raise InvalidError("binary", "Events are JSON in text frames; this one was binary.")
+    return data

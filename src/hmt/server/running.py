@@ -1,0 +1,92 @@
+"""One process: uvicorn around the application, and an end that loses nothing."""
+
+import asyncio
+import logging
+import signal
+from collections.abc import Sequence
+from contextlib import suppress
+from types import FrameType
+
+import uvicorn
+from sse_starlette.sse import AppStatus
+
+from hmt.errors import UserError
+from hmt.server.app import make_app
+from hmt.server.service import Offer, Service
+from hmt.server.settings import Settings
+from hmt.server.tokens import Tokens
+
+logger = logging.getLogger("hmt.server")
+
+PING_SECONDS = 20.0
+
+
+class Server(uvicorn.Server):
+    """Drains at the first signal and ends at once at the second."""
+
+    def __init__(self, config: uvicorn.Config, service: Service) -> None:
+        super().__init__(config)
+        self._service = service
+        self._draining: asyncio.Task[None] | None = None
+
+    async def startup(self, sockets: list[object] | None = None) -> None:  # type: ignore[override]
+        """Start, and say where."""
+        await super().startup(sockets)  # type: ignore[arg-type]
+        for server in self.servers:
+            for socket in server.sockets:
+                host, port = socket.getsockname()[:2]
+                logger.info(
+                    "Serving %s on http://%s:%d/", ", ".join(self._service.served), host, port
+                )
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """First let open sentences end."""
+        if self._draining is not None or not self.started:
+            self.force_exit = True
+            super().handle_exit(sig, frame)
+            return
+        logger.info("Going away: open sentences may end; once more to end at once.")
+        self._captured_signals.append(sig)
+        loop = asyncio.get_running_loop()
+        self._draining = loop.create_task(self._drain())
+
+    async def _drain(self) -> None:
+        await self._service.drain()
+        self.should_exit = True
+
+
+def run(settings: Settings, offers: Sequence[Offer]) -> None:
+    """Serve until a signal ends it."""
+    names = [offer.name for offer in offers]
+    if len(set(names)) < len(names):
+        raise UserError(
+            f"Models need different names, not {', '.join(names)}: give NAME=DIRECTORY."
+        )
+    if settings.captions is not None and not settings.captions.is_dir():
+        raise UserError(f"{settings.captions} is no folder; make it, or name another for captions.")
+    service = Service(settings, offers, Tokens(settings.token_file))
+    AppStatus.enable_automatic_graceful_drain = False  # this server drains by itself
+    config = uvicorn.Config(
+        make_app(service),
+        host=settings.host,
+        port=settings.port,
+        ws="websockets-sansio",
+        ws_max_size=settings.limits.message_bytes,
+        ws_ping_interval=PING_SECONDS,
+        ws_ping_timeout=PING_SECONDS,
+        ws_per_message_deflate=False,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=5,
+    )
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    server = Server(config, service)
+    if hasattr(signal, "SIGHUP"):
+        signal.signal(signal.SIGHUP, lambda *_: service.tokens.reload())
+    with suppress(SystemExit):  # uvicorn could not bind, and has logged why
+        server.run()
+    if not server.started:
+        raise UserError(
+            f"{settings.host}:{settings.port} cannot be served; is the port taken? Try --port 0."
+        )

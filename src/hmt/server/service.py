@@ -1,0 +1,208 @@
+"""The service: its models, its sessions and rooms, and who still finds room."""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import partial
+
+from hmt.models.model import Model
+from hmt.server.conductor import Batch, Conductor
+from hmt.server.limits import Guests, Visits
+from hmt.server.metrics import Metrics, RoundMetrics
+from hmt.server.models import Served
+from hmt.server.rooms import Rooms
+from hmt.server.sessions import Session
+from hmt.server.settings import Settings
+from hmt.server.tokens import Tokens
+
+logger = logging.getLogger("hmt.server")
+
+TICK_SECONDS = 0.1
+RETRY_SECONDS = 20
+
+
+class BusyError(Exception):
+    """There is no room for another one; says when to come back."""
+
+    def __init__(self, message: str, code: str = "busy", retry_after: int = RETRY_SECONDS) -> None:
+        super().__init__(f"{message}; try again in {retry_after} s.")
+        self.code, self.retry_after = code, retry_after
+
+
+@dataclass(frozen=True)
+class Offer:
+    """A model to serve, with its name and languages."""
+
+    name: str
+    model: Model
+    source: str
+    target: str
+
+
+class Service:
+    """All that one process serves."""
+
+    def __init__(self, settings: Settings, offers: Iterable[Offer], tokens: Tokens) -> None:
+        self.settings, self.limits, self.tokens = settings, settings.limits, tokens
+        self.metrics = Metrics()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self.served = {offer.name: self._serve(offer) for offer in offers}
+        self.sessions: set[Session] = set()
+        self.rooms = Rooms(self.limits, settings.captions)
+        self.guests = Guests(self.limits.per_address)
+        self.listeners = Guests(self.limits.listeners_per_address)
+        self.visits = Visits(self.limits.translate_per_minute)
+        self.sockets = 0
+        self.sidecars = 0  # of recognisers, each a live session too
+        self.is_warm = self.is_draining = False
+        self._ticker: asyncio.Task[None] | None = None
+
+    def _serve(self, offer: Offer) -> Served:
+        conductor = Conductor(
+            offer.model,
+            self._hand_over,
+            observer=RoundMetrics(self.metrics),
+            gather_seconds=self.settings.gather_ms / 1000,
+            max_tokens=self.limits.sentence_tokens,
+        )
+        return Served(offer.name, offer.model, offer.source, offer.target, conductor)
+
+    # ---- life
+
+    async def start(self) -> None:
+        """Warm the models up and begin."""
+        self._loop = asyncio.get_running_loop()
+        for served in self.served.values():
+            await asyncio.to_thread(served.conductor.start)
+        self.is_warm = True
+        self._ticker = asyncio.create_task(self._tick())
+
+    async def stop(self) -> None:
+        """End everything at once."""
+        self.is_draining = True
+        if self._ticker is not None:
+            self._ticker.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._ticker
+        for session in list(self.sessions):
+            session.stop(1001, "restart")
+        self.rooms.close()
+        for served in self.served.values():
+            await asyncio.to_thread(served.conductor.stop)
+
+    async def drain(self) -> None:
+        """Let open sentences end, and tell clients where to go on."""
+        self.is_draining = True
+        deadline_ms = round(1000 * self.settings.drain_seconds)
+        for session in list(self.sessions):
+            message = "The server is going away; resume on another."
+            session.notice(
+                "going_away", message, deadline_ms=deadline_ms, resume_token=session.token
+            )
+            session.finish("going_away")
+        end = time.monotonic() + self.settings.drain_seconds
+        while self.sessions and time.monotonic() < end:
+            await asyncio.sleep(TICK_SECONDS)
+        self.rooms.close()
+
+    def why_not_ready(self) -> str | None:
+        """One line, or None if all is well."""
+        if not self.is_warm:
+            return "The models are not warm yet."
+        if self.is_draining:
+            return "The server is going away."
+        for served in self.served.values():
+            if not served.conductor.is_alive:
+                return f"The engine of {served.name} has stopped."
+            if (delay := served.conductor.delay()) > self.limits.delay_ms / 1000:
+                most = self.limits.delay_ms
+                return f"Words wait {1000 * delay:.0f} ms (p95); the limit is {most} ms."
+        return None
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(TICK_SECONDS)
+            now = time.monotonic()
+            for session in list(self.sessions):
+                session.tick(now, self.settings.heartbeat_seconds)
+            self.rooms.tick(now)
+
+    # ---- sessions
+
+    def find(self, name: str | None) -> Served | None:
+        """A model by its name; the first one if none is named."""
+        return self.served.get(name) if name else next(iter(self.served.values()))
+
+    def open(self, served: Served, room: str | None = None) -> Session:
+        """A new session, if there is room for one."""
+        self.admit(served)
+        session = Session(served, self.limits, self.settings.name, room)
+        session.on_over = self._over
+        session.meter = self.metrics
+        self.sessions.add(session)
+        self.metrics.sessions.labels(served.name).inc()
+        return session
+
+    def admit(self, served: Served) -> None:
+        """Refuse a newcomer rather than slow the others down."""
+        if self.is_draining:
+            raise BusyError("The server is going away")
+        live = sum(session.lost_at is None for session in self.sessions)
+        lost = len(self.sessions) - live
+        live += self.sidecars
+        if live >= self.limits.places:
+            self.metrics.rejected.labels("places").inc()
+            raise BusyError(f"All {self.limits.places} places are taken")
+        if lost >= self.limits.places:  # so that lost ones cannot pile up
+            min((s for s in self.sessions if s.lost_at), key=lambda s: s.lost_at or 0).stop(
+                4408, "lost"
+            )
+        delay = served.conductor.delay()
+        if delay > self.limits.delay_ms / 1000:
+            self.metrics.rejected.labels("delay").inc()
+            raise BusyError(f"Words already wait {1000 * delay:.0f} ms here")
+
+    def known(self, token: str) -> Session | None:
+        """The session that a resume token belongs to."""
+        return next((s for s in self.sessions if s.token == token and not s.is_over), None)
+
+    def discard(self, session: Session) -> None:
+        """Forget a session that nobody has used."""
+        session.connection = None
+        session.stop(1000, "resumed")
+
+    def _over(self, session: Session) -> None:
+        if session in self.sessions:
+            self.sessions.remove(session)
+            self.metrics.sessions.labels(session.served.name).dec()
+            self.metrics.merged.inc(session.outbox.merged)
+        if session.audience is not None:
+            self.rooms.speaker_left(session)
+
+    def measure(self) -> bytes:
+        """The metrics, with what is only counted when somebody looks."""
+        engines = [served.conductor.engine for served in self.served.values()]
+        free = sum(len(engine.free) for engine in engines)
+        self.metrics.slots.labels("free").set(free)
+        self.metrics.slots.labels("taken").set(sum(engine.slots for engine in engines) - free)
+        self.metrics.cache_bytes.set(sum(c.bytes for engine in engines for c in engine.caches))
+        self.metrics.queued.set(sum(session.queued for session in self.sessions))
+        self.metrics.listeners.set(self.rooms.listeners)
+        return self.metrics.text()
+
+    def _hand_over(self, batch: Batch) -> None:
+        """From a conductor's thread to the event loop."""
+        if self._loop is not None and not self._loop.is_closed():
+            with contextlib.suppress(RuntimeError):  # the loop closed meanwhile
+                self._loop.call_soon_threadsafe(partial(_dispatch, batch))
+
+
+def _dispatch(batch: Batch) -> None:
+    for channel, outputs in batch:
+        try:
+            channel.deliver(outputs)
+        except Exception:
+            logger.exception("A session could not take what was written for it.")

@@ -1,0 +1,395 @@
+"""A live session: what a speaker sends, what is written for it, how it outlives a connection."""
+
+import asyncio
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from msgspec import UNSET
+
+from hmt.server import channels, messages, replies
+from hmt.server.acknowledgements import Acknowledgements
+from hmt.server.channels import Applied, Channel, Failed, Mark, Output, Sentence, Text, Wait
+from hmt.server.deltas import Wording
+from hmt.server.hearing import Hearing
+from hmt.server.limits import Bucket
+from hmt.server.messages import InvalidError, shortened
+from hmt.server.metrics import Metrics
+from hmt.server.models import Served
+from hmt.server.outbox import Outbox
+from hmt.server.parties import Audience, Connection
+from hmt.server.preferences import Preferences
+from hmt.server.rebuilt import Rebuilt
+from hmt.server.settings import Limits
+from hmt.server.tokens import new_resume_token
+from hmt.streaming import events
+
+TOLD_LIMITS = (
+    *("message_bytes", "words_per_message", "queue_words"),
+    *("words_per_second", "idle_seconds"),
+)
+REBUILT = "rebuilt"  # the mark behind the words of a sentence that is read again
+QUEUE_POLL_SECONDS = 0.02
+LAGGING_SECONDS = 1.0
+
+
+class Session:
+    """One speaker's text on its way to its readers."""
+
+    def __init__(self, served: Served, limits: Limits, name: str, room: str | None = None) -> None:
+        self.served, self.limits, self.room = served, limits, room
+        self.id = f"sess_{name}_{secrets.token_hex(6)}"
+        self.token = new_resume_token()
+        self.started, self.started_at = time.monotonic(), time.time()
+        self.outbox = Outbox(limits.pending_bytes)
+        self.connection: Connection | None = None
+        self.audience: Audience | None = None
+        self.lost_at: float | None = None
+        self.is_over = False
+        self.on_over: Callable[[Session], None] = lambda session: None
+        self.meter: Metrics | None = None
+        self.last_input = self.started
+        self.words_in = 0
+        self._taken = Acknowledgements(self._accept)
+        self.preferences = Preferences()
+        self._hearing = Hearing(limits)
+        self._bucket = Bucket(limits.words_per_second, limits.burst_words)
+        self._wording = Wording(self.started)
+        self._channel: Channel | None = None
+        self._is_open = False  # words came since the last end that was asked for
+        self._rebuilt: Rebuilt | None = None  # a sentence that is read again
+        self._told_lag = 0.0
+        self._beat_at = self.started
+
+    # ---- as its client sees it
+
+    def describe(self) -> replies.SessionObject:
+        """The session as a client sees it."""
+        limits, served = self.limits, self.served
+        return replies.SessionObject(
+            id=self.id,
+            model=served.name,
+            expires_at=int(self.started_at + limits.session_seconds),
+            audio={"output": {"language": served.target}},
+            hmt=replies.SessionFacts(
+                source_language=served.source,
+                resume_token=self.token,
+                **{**vars(self.preferences), "knobs": served.plain_knobs(self.preferences.knobs)},
+                started_at=round(self.started_at, 3),
+                limits={name: getattr(limits, name) for name in TOLD_LIMITS},
+                room=self.room,
+            ),
+        )
+
+    async def take(self, event: messages.AnyClientEvent) -> None:
+        """Work on one event; an InvalidError says why it was refused."""
+        self.last_input = time.monotonic()
+        match event:
+            case messages.Update():
+                self._update(event)
+            case messages.Append(hmt=facts):
+                if self._taken.is_new(facts.seq):
+                    at = facts.at_ms or []
+                    await self._say(self._hearing.append(event), [ms / 1000 for ms in at])
+                self._taken.took(facts.seq)
+            case messages.Hypothesis(hmt=facts):
+                if self._taken.is_new(facts.seq):
+                    words, conflicts = self._hearing.guess(facts)
+                    await self._say(words)
+                    self._guessed(conflicts)
+                self._taken.took(facts.seq)
+            case messages.Commit(hmt=facts):
+                if self._taken.is_new(facts.seq):
+                    await self._say(self._hearing.commit())
+                    label = shortened(facts.reason or "commit")
+                    self.end(events.PAUSE, label, facts.seq)
+                self._taken.took(facts.seq)
+            case messages.Clear(hmt=facts):
+                if self._taken.is_new(facts.seq):
+                    self._clear()
+                self._taken.took(facts.seq)
+            case messages.Close():
+                await self._say(self._hearing.commit())
+                self.finish()
+            case messages.AppendAudio():
+                raise InvalidError(
+                    "unsupported_input",
+                    "This server takes text: put a speech recogniser before it.",
+                    "type",
+                )
+            case _:
+                raise InvalidError(
+                    "unexpected_event", "`session.resume` must be the first message.", "type"
+                )
+
+    # ---- what comes in
+
+    def _accept(self) -> None:
+        tentative = self._hearing.tentative
+        facts = replies.AcceptedFacts(self._taken.seq, self.words_in, self.queued, tentative)
+        self.outbox.put(replies.Accepted(hmt=facts))
+
+    async def _say(self, words: list[str], spoken: list[float] | None = None) -> None:
+        """Queue words; waits while there are too many, so that the client is not read."""
+        if not words:
+            return
+        channel = self.channel
+        await asyncio.sleep(self._bucket.take(len(words)))
+        while channel.queued + len(words) > self.limits.queue_words and not self.is_over:
+            await asyncio.sleep(QUEUE_POLL_SECONDS)
+        times = iter(spoken or ())
+        now = self.last_input = time.monotonic()
+        channel.put([channels.Word(word, next(times, None), now) for word in words])
+        self.words_in += len(words)
+        self._is_open = True
+        if self.meter is not None:
+            self.meter.words.labels("source").inc(len(words))
+        if self.preferences.echo:
+            delta = " ".join(words) + " "
+            self.outbox.put(
+                replies.InputDelta(delta=delta, elapsed_ms=self._wording.elapsed_ms(now))
+            )
+        if self.audience is not None:
+            self.audience.heard(words)
+
+    def _guessed(self, conflicts: int) -> None:
+        if self.audience is not None:
+            self.audience.tentative(self._hearing.tentative)
+        if conflicts:
+            self.notice(
+                "conflict",
+                f"The guess contradicts {conflicts} words that are final; they stay.",
+                words=conflicts,
+            )
+
+    def _clear(self) -> None:
+        self._hearing.clear()
+        if self._channel is not None:
+            self._channel.skip()
+        self._is_open = False
+
+    def end(self, reason: str, label: str, seq: int | None = None) -> None:
+        """The sentence ends."""
+        self._is_open = False
+        if self._channel is not None:
+            self._channel.put([channels.End(reason, label, seq)])
+
+    def finish(self, label: str = "client") -> None:
+        """End the open sentence, and the session once it is through."""
+        self.end(events.PAUSE, "finish")
+        if self._channel is None:
+            self._leave(label)
+        else:
+            self._channel.put([Mark(label)])
+
+    # ---- settings
+
+    def _update(self, event: messages.Update) -> None:
+        change, audio = event.session.hmt, event.session.audio
+        if audio is not UNSET and audio.output is not UNSET and audio.output.language is not UNSET:
+            self.served.check_target(audio.output.language)
+        names: tuple[str, ...] = ()
+        if change is not UNSET:
+            asked = self.preferences.changed(change)
+            self.served.knobs(asked.knobs)
+            self.preferences = asked
+            names = () if change.knobs is UNSET else tuple(change.knobs)
+        self._hearing.mode = self.preferences.commit
+        self.channel.has_detail = self.preferences.detail
+        knobs, cuts = self.served.knobs(self.preferences.knobs), self.preferences.cuts
+        self.channel.put([channels.Turn(knobs, names, cuts)])
+
+    # ---- what comes out
+
+    @property
+    def queued(self) -> int:
+        """Words that wait for a round."""
+        return 0 if self._channel is None else self._channel.queued
+
+    @property
+    def channel(self) -> Channel:
+        """The way to the engine; opened when it is first needed."""
+        if self._channel is None:
+            self._channel = self.served.conductor.open(
+                self.served.knobs(self.preferences.knobs),
+                self._deliver,
+                has_detail=self.preferences.detail,
+                cuts=self.preferences.cuts,
+            )
+            self._channel.keeps_records = self.audience is not None
+        return self._channel
+
+    def _deliver(self, outputs: list[Output]) -> None:
+        for output in outputs:
+            if self.is_over:
+                return
+            match output:
+                case Text():
+                    self._wrote(output)
+                case Sentence():
+                    self._ended(output)
+                case Wait():
+                    self.outbox.put(self._wording.waiting(output))
+                case events.Notice(code=code, message=message):
+                    self.notice(code, message)
+                case Applied(applies):
+                    session = self.describe()
+                    self.outbox.put(
+                        replies.Updated(session=session, hmt=replies.UpdatedFacts(applies))
+                    )
+                case Mark(value) if value == REBUILT:
+                    self._release()
+                case Mark(label):
+                    self._leave(label)
+                case Failed(reason):
+                    self._fail(reason)
+        if self.outbox.is_over:
+            self.stop(4408, "stalled")
+
+    def _wrote(self, text: Text) -> None:
+        if self._rebuilt is not None:
+            self._rebuilt.hold(text)
+            return
+        by_word = self.preferences.granularity == "word"
+        for delta in self._wording.text(text, by_word, self.preferences.detail):
+            self.outbox.put(delta)
+        if self.audience is not None:
+            self.audience.wrote(text.events, self._wording.elapsed_ms(text.now))
+        self._note_lag(text)
+
+    def _note_lag(self, text: Text) -> None:
+        if text.given is None or text.now - text.given < LAGGING_SECONDS:
+            return
+        if text.now - self._told_lag > 10 * LAGGING_SECONDS:
+            self._told_lag = text.now
+            seconds = text.now - text.given
+            self.notice("lagging", f"The translation is {seconds:.1f} s behind.")
+
+    def _ended(self, sentence: Sentence) -> None:
+        self._release()
+        for event in self._wording.sentence(sentence, self.preferences.detail):
+            self.outbox.put(event)
+        if self.meter is not None:
+            self.meter.cuts.labels(sentence.ended.reason).inc()
+            self.meter.words.labels("target").inc(len(sentence.ended.text.split()))
+        if self.audience is not None:
+            self.audience.ended(sentence)
+        if sentence.ended.reason == events.MODEL:
+            message = "The model ended its sentence early; what follows begins a new one."
+            self.notice("early_end", message, sentence=sentence.ended.sentence)
+        elif sentence.ended.reason == events.LENGTH:
+            message = "The sentence was as long as one may be and was cut."
+            self.notice("cut_long", message, sentence=sentence.ended.sentence)
+
+    def notice(self, code: str, message: str, **facts: int | str) -> None:
+        """Tell the client something that is no error."""
+        self.outbox.put(replies.Notice(hmt=replies.NoticeFacts(code, message, **facts)))  # type: ignore[arg-type]
+
+    def refuse(self, error: InvalidError) -> None:
+        """Tell the client that an event was not taken."""
+        fault = replies.Fault(error.code, error.message, param=error.param, event_id=error.event_id)
+        self.outbox.put(replies.Error(error=fault))
+
+    def _fail(self, reason: str) -> None:
+        fault = replies.Fault(
+            "internal", f"{reason} Resume to go on with new words.", "server_error"
+        )
+        self.outbox.put(replies.Error(error=fault))
+        self.stop(4500, "internal error")
+
+    def _leave(self, label: str) -> None:
+        facts = replies.ClosedFacts(
+            label, self.words_in, self._wording.words, self._wording.sentences
+        )
+        self.outbox.put(replies.Closed(hmt=facts))
+        self.stop(1000, label)
+
+    def stop(self, code: int, reason: str) -> None:
+        """The session is over; its connection closes once everything was sent."""
+        if self.is_over:
+            return
+        self.is_over = True
+        self._taken.stop()
+        if self._channel is not None:
+            self.served.conductor.close(self._channel)
+        if self.connection is not None:
+            self.connection.close(code, reason)
+        self.on_over(self)
+
+    # ---- time
+
+    def tick(self, now: float, heartbeat_seconds: float) -> None:
+        """What happens because time passes."""
+        limits = self.limits
+        if self.lost_at is not None:
+            if now - self.lost_at > limits.resume_seconds:
+                self.stop(4408, "lost")
+            return
+        quiet = now - self.last_input
+        wishes = self.preferences
+        has_pause = self._is_open and wishes.cuts and wishes.pause_ms > 0
+        if has_pause and quiet * 1000 >= wishes.pause_ms and not self.channel.queued:
+            self.end(events.PAUSE, "pause")
+        if quiet > limits.idle_seconds:
+            self.stop(4408, "idle")
+        elif now - self.started > limits.session_seconds:
+            self.finish("expired")
+        elif now - self._beat_at >= heartbeat_seconds:
+            self._beat_at = now
+            self.outbox.put(replies.Heartbeat(elapsed_ms=self._wording.elapsed_ms(now)))
+
+    # ---- resume
+
+    def lose(self) -> None:
+        """The connection is gone; the session waits for another."""
+        self.connection, self.lost_at = None, time.monotonic()
+
+    def keep(self, connection: Connection, after: int) -> None:
+        """Go on over another connection, from the message after `after`."""
+        if self.connection is not None:
+            self.connection.cut(4409, "taken over")
+        self.connection, self.lost_at = connection, None
+        self.last_input = time.monotonic()
+        self.token = new_resume_token()
+        is_complete = self.outbox.rewind(after)
+        self.outbox.put_first(
+            replies.Resumed(
+                session=self.describe(), hmt=replies.ResumedFacts("kept", self._taken.seq)
+            )
+        )
+        if not is_complete:
+            self.notice("resumed_differently", "Some of what was written is no longer known here.")
+
+    def rebuild(self, facts: messages.ResumeFacts) -> None:
+        """Read the open sentence of a session again that this process does not know."""
+        words = facts.open_sentence or []
+        words = self._hearing.append(messages.Append(words=words)) if words else []
+        if facts.knobs:
+            self.served.knobs(facts.knobs)
+            self.preferences = replace(self.preferences, knobs=dict(facts.knobs))
+        self._taken.seq, self.outbox.n = facts.source_seq, facts.after
+        offset = max(0, facts.offset - len(facts.shown))
+        self._wording = Wording(self.started, facts.sentence, offset)
+        self._rebuilt = Rebuilt(facts.shown, leads=offset > 0)
+        self.outbox.put(
+            replies.Resumed(
+                session=self.describe(), hmt=replies.ResumedFacts("rebuilt", self._taken.seq)
+            )
+        )
+        now = time.monotonic()
+        self._is_open = bool(words)
+        self.words_in += len(words)
+        self.channel.put([channels.Word(word, None, now) for word in words])
+        self.channel.put([Mark(REBUILT)])
+
+    def _release(self) -> None:
+        """Send what a rebuilt sentence has beyond what the client shows."""
+        rebuilt, self._rebuilt = self._rebuilt, None
+        if rebuilt is None:
+            return
+        if not rebuilt.fits:
+            message = "The sentence came out otherwise; it is written anew."
+            self.notice("resumed_differently", message)
+        for part in rebuilt.rest():
+            self._wrote(part)

@@ -1,0 +1,205 @@
+"""The translation sidecar of WhisperLiveKit, protocol 1: it gives this server a microphone.
+
+The recogniser sends the words of an utterance, all of them each time, with a tail that may still
+change and is not translated here; every update is answered with the text so far, which only grows.
+"""
+
+import asyncio
+import contextlib
+import time
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from hmt.server.access import address_of, grant_of, has_good_origin, service_of
+from hmt.server.channels import End, Failed, Mark, Output, Text, Word
+from hmt.server.hearing import clean
+from hmt.server.messages import InvalidError, decode_as, encode
+from hmt.server.models import Served, short_code
+from hmt.server.service import BusyError, Service
+from hmt.streaming import events
+
+PROTOCOL = 1
+# What its presets quality, balanced and low send, and how soon we write for each.
+LOWER = {1: 6, None: None, 0: 1}
+HOLD_BACK = "translation_alignatt_hold_back_target_units"
+ANSWER_SECONDS = 14.0  # its client gives up after 15
+
+
+class Init(Struct):
+    type: str
+    protocol_version: int = 0
+    source_lang: str = ""
+    target_lang: str = ""
+    overrides: dict[str, Any] = {}
+    accepted_target_prefix: str = ""
+
+
+class Tail(Struct):
+    words: list[tuple[str, float | None, float | None]] = []
+
+
+class Update(Struct):
+    type: str
+    seq: int = 0
+    utterance_id: int = 0
+    words: Annotated[list[tuple[str, float | None, float | None]], Meta(max_length=500)] = []
+    tail: Tail | None = None
+    is_final: bool = False
+
+
+async def sidecar(websocket: WebSocket) -> None:
+    """One recogniser's connection."""
+    service, address = service_of(websocket), address_of(websocket)
+    await websocket.accept()
+    grant = grant_of(websocket)
+    if not has_good_origin(websocket) or grant is None or not grant.allows("translate"):
+        await websocket.close(4401 if grant is None else 4403, "token or origin")
+        return
+    if not service.guests.enter(address):
+        await websocket.close(4429, "rate")
+        return
+    try:
+        with contextlib.suppress(WebSocketDisconnect, RuntimeError):
+            await _converse(websocket, service)
+    finally:
+        service.guests.leave(address)
+
+
+async def _converse(websocket: WebSocket, service: Service) -> None:
+    try:
+        init = decode_as(Init, await websocket.receive_text())
+        served = _served(service, init)
+        service.admit(served)
+    except InvalidError as error:
+        supported = [f"{m.source}-{m.target}" for m in service.served.values()]
+        await _error(websocket, error.code, error.message, supported=supported)
+        return
+    except BusyError as error:
+        await _error(websocket, "busy", str(error), code=1013)
+        return
+    await _send(websocket, type="init_ok", direction=f"{served.source}-{served.target}")
+    utterance = Utterances(served, _knobs(served, init), init.accepted_target_prefix)
+    service.sidecars += 1
+    try:
+        while True:
+            try:
+                update = decode_as(Update, await websocket.receive_text())
+                await _send(websocket, **await utterance.take(update))
+            except InvalidError as error:
+                await _send(
+                    websocket, type="error", code="processing_failed", message=error.message
+                )
+    finally:
+        service.sidecars -= 1
+        served.conductor.close(utterance.channel)
+
+
+def _served(service: Service, init: Init) -> Served:
+    if init.type != "init" or init.protocol_version != PROTOCOL:
+        raise InvalidError("bad_protocol", f"Send init with protocol_version {PROTOCOL} first.")
+    asked = short_code(init.source_lang), short_code(init.target_lang)
+    for served in service.served.values():
+        if asked == (short_code(served.source), short_code(served.target)):
+            return served
+    raise InvalidError("unsupported_direction", f"{asked[0]}-{asked[1]} is not served here.")
+
+
+def _knobs(served: Served, init: Init) -> Any:
+    """Overrides that mean nothing here are ignored."""
+    held = init.overrides.get(HOLD_BACK)
+    lower = LOWER.get(held) if held is None or isinstance(held, int) else None
+    with contextlib.suppress(InvalidError):
+        return served.knobs({} if lower is None else {"lower": lower})
+    return served.knobs({})
+
+
+class Utterances:
+    """The text of one utterance after another."""
+
+    def __init__(self, served: Served, knobs: Any, prefix: str) -> None:
+        self.channel = served.conductor.open(knobs, self._deliver)
+        self._number: int | None = None
+        self._taken = 0  # words of the utterance
+        self._text = ""
+        self._prefix = prefix  # shown before a lost connection
+        self._sent = ""
+        self._answer: asyncio.Future[None] | None = None
+
+    async def take(self, update: Update) -> dict[str, Any]:
+        """The answer to an update."""
+        if update.type != "update":
+            raise InvalidError("bad_message", "After init only updates are expected.")
+        if self._number is not None and update.utterance_id != self._number:
+            self._end()
+        self._number = update.utterance_id
+        words = [w for word, _, _ in update.words for w in clean(word).split()]
+        now = time.monotonic()
+        self.channel.put([Word(word, None, now) for word in words[self._taken :]])
+        self._taken = max(self._taken, len(words))
+        if update.is_final:
+            self.channel.put([End(events.FINISH, "finish")])
+        await self._through()
+        committed = self._committed()
+        new = committed[len(self._sent) :] if committed.startswith(self._sent) else ""
+        self._sent = committed
+        answer = {
+            "type": "translation",
+            "seq": update.seq,
+            "utterance_id": update.utterance_id,
+            "committed_text": committed,
+            "committed_delta": new,
+            "buffer_text": "",
+            "covered_source_units": self._taken,
+            "final": update.is_final,
+            "forced_final": False,
+            "stop_reason": "hmt",
+        }
+        if update.is_final:
+            self._begin()
+        return answer
+
+    def _committed(self) -> str:
+        """The text so far; never less than what was shown before."""
+        text = self._text.strip()
+        return text if text.startswith(self._prefix) else self._prefix
+
+    def _end(self) -> None:
+        """An utterance that was never called final."""
+        self.channel.put([End(events.FINISH, "finish")])
+        self._begin()
+
+    def _begin(self) -> None:
+        self._number, self._taken = None, 0
+        self._text = self._prefix = self._sent = ""
+
+    async def _through(self) -> None:
+        """Wait until everything sent so far is translated."""
+        self._answer = asyncio.get_running_loop().create_future()
+        self.channel.put([Mark("through")])
+        try:
+            await asyncio.wait_for(self._answer, ANSWER_SECONDS)
+        except TimeoutError:
+            raise InvalidError("processing_failed", "The server is too busy.") from None
+
+    def _deliver(self, outputs: list[Output]) -> None:
+        for output in outputs:
+            if isinstance(output, Text):
+                self._text += "".join(event.text for event in output.events)
+            elif self._answer is not None and not self._answer.done():
+                if isinstance(output, Mark):
+                    self._answer.set_result(None)
+                elif isinstance(output, Failed):
+                    self._answer.set_exception(InvalidError("processing_failed", output.reason))
+
+
+async def _send(websocket: WebSocket, **message: Any) -> None:
+    await websocket.send_text(encode(message).decode())
+
+
+async def _error(
+    websocket: WebSocket, name: str, message: str, code: int = 4400, **more: Any
+) -> None:
+    await _send(websocket, type="error", code=name, message=message, **more)
+    await websocket.close(code, name)

@@ -1,0 +1,110 @@
+"""Who may do what: tokens with scopes from a file, and short-lived ones for browsers.
+
+A line of the file is `name sha256 scopes`, as in `ana 9f86d0... translate,speak:aula`; `hmt serve`
+stores no secret, only its hash.
+"""
+
+import hashlib
+import hmac
+import re
+import secrets
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from hmt.errors import UserError
+
+SCOPE = re.compile(r"translate|metrics|(?:speak|listen):(?:\*|[\w.-]{1,64})")
+SHORT_SECONDS = 600
+
+
+@dataclass(frozen=True)
+class Grant:
+    """What its bearer may do."""
+
+    name: str
+    scopes: frozenset[str]
+
+    def allows(self, scope: str) -> bool:
+        """Whether a scope such as `speak:aula` is granted."""
+        kind = scope.partition(":")[0]
+        return scope in self.scopes or f"{kind}:*" in self.scopes
+
+
+EVERYBODY = Grant("everybody", frozenset({"translate", "metrics", "speak:*", "listen:*"}))
+
+
+class Tokens:
+    """The grants of a file, read again when it is asked for."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        self._path = path
+        self._grants: list[tuple[bytes, Grant]] = []
+        self._short: dict[str, tuple[float, Grant]] = {}
+        self.reload()
+
+    @property
+    def are_needed(self) -> bool:
+        """Whether nobody comes in without one."""
+        return self._path is not None
+
+    def reload(self) -> None:
+        """Read the file; a mistake in it names its line."""
+        if self._path is not None:
+            self._grants = read(self._path)
+
+    def find(self, secret: str | None) -> Grant | None:
+        """What a secret grants; everything where no tokens are needed."""
+        if not self.are_needed:
+            return EVERYBODY
+        if not secret:
+            return None
+        digest = hashlib.sha256(secret.encode(errors="replace")).digest()
+        found = None
+        for known, grant in self._grants:  # all of them, so that time tells nothing
+            if hmac.compare_digest(known, digest):
+                found = grant
+        if found is None and secret in self._short:
+            end, grant = self._short[secret]
+            found = grant if time.monotonic() < end else None
+        return found
+
+    def shorten(self, grant: Grant) -> tuple[str, int]:
+        """A secret for a browser, and when it expires (seconds since 1970)."""
+        now = time.monotonic()
+        self._short = {key: kept for key, kept in self._short.items() if kept[0] > now}
+        secret = f"ek_{secrets.token_urlsafe(24)}"
+        self._short[secret] = now + SHORT_SECONDS, grant
+        return secret, int(time.time()) + SHORT_SECONDS
+
+
+def new_resume_token() -> str:
+    """A secret of 128 bits that lets one client go on with one session."""
+    return f"rt_{secrets.token_urlsafe(16)}"
+
+
+def read(path: Path) -> list[tuple[bytes, Grant]]:
+    """The grants of a token file."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}.") from None
+    grants = []
+    for number, line in enumerate(lines, 1):
+        parts = line.partition("#")[0].split()
+        if not parts:
+            continue
+        if len(parts) != 3 or not re.fullmatch("[0-9a-f]{64}", parts[1]):
+            raise UserError(
+                f"{path}, line {number}: write a name, the SHA-256 of the token in hexadecimal, "
+                "and scopes, as in `ana 9f86... translate,speak:aula`."
+            )
+        scopes = frozenset(parts[2].split(","))
+        for scope in scopes:
+            if not SCOPE.fullmatch(scope):
+                raise UserError(
+                    f"{path}, line {number}: {scope!r} is no scope; there are translate, metrics, "
+                    "speak:ROOM and listen:ROOM (* for every room)."
+                )
+        grants.append((bytes.fromhex(parts[1]), Grant(parts[0], scopes)))
+    return grants

@@ -1,0 +1,163 @@
+"""Everything written in one language of a room: text, cues and records, as files that grow."""
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import asdict, replace
+from pathlib import Path
+
+from hmt.server.channels import Sentence
+from hmt.server.deltas import WholeWords
+from hmt.server.messages import encode
+from hmt.streaming.captions import SILENCE_MS, Captions, Cue, srt, vtt, vtt_header
+from hmt.streaming.events import Written
+
+logger = logging.getLogger("hmt.server")
+
+MOST_ENTRIES = 20_000  # of each kind: six hours of speech
+MOST_RECORDS = 2000
+SNAPSHOT_SENTENCES = 2
+POLL_SECONDS = 0.25
+MEDIA = {
+    "vtt": "text/vtt",
+    "srt": "application/x-subrip",
+    "txt": "text/plain",
+    "jsonl": "application/x-ndjson",
+}
+
+
+class Transcript:
+    """What was written, in every form that somebody may download."""
+
+    def __init__(self, room: str, language: str, folder: Path | None) -> None:
+        self.language = language
+        self.sentence = 0
+        self.open_text = ""
+        self.is_closed = False
+        self._started = time.monotonic()
+        self._written_ms = 0
+        self._gate = WholeWords()
+        self._captions = Captions()
+        self._note = f"{room} {language}"
+        self._parts: dict[str, list[str]] = {kind: [] for kind in MEDIA}
+        self._parts["vtt"].append(vtt_header(self._note))
+        self._texts: list[str] = []
+        self._files = None if folder is None else Files(folder, f"{room}.{language}")
+
+    def elapsed_ms(self) -> int:
+        """Milliseconds since the room had this language."""
+        return round(1000 * (time.monotonic() - self._started))
+
+    def write(self, events: list[Written]) -> tuple[str, list[Cue]]:
+        """Whole words that are new, and the cues that they complete."""
+        return self._show(self._gate.push(events))
+
+    def end(self, sentence: Sentence) -> tuple[str, list[Cue]]:
+        """A sentence is over: what was held back of it, and the last cue."""
+        rest, cues = self._show(self._gate.rest())
+        last = self._captions.take(sentence.ended)
+        self._keep(last)
+        text = sentence.ended.text.strip()
+        self._texts = [*self._texts, text][-SNAPSHOT_SENTENCES:]
+        self._add("txt", text + "\n")
+        if sentence.record is not None:
+            self._add("jsonl", encode(asdict(sentence.record)).decode() + "\n")
+        self.open_text = ""
+        self.sentence += 1
+        return rest, cues + last
+
+    def after_silence(self) -> list[Cue]:
+        """The open cue, if nothing was written for a while."""
+        if not self._written_ms or self.elapsed_ms() - self._written_ms <= SILENCE_MS:
+            return []
+        return self.flush()
+
+    def flush(self) -> list[Cue]:
+        """The open cue."""
+        self._written_ms = 0
+        cues = self._captions.rest()
+        self._keep(cues)
+        return cues
+
+    def last_sentences(self) -> list[str]:
+        """The end of what was written before the open sentence."""
+        return list(self._texts)
+
+    async def read(
+        self, kind: str, follows: bool, is_over: Callable[[], bool]
+    ) -> AsyncIterator[str]:
+        """Everything so far; with `follows` whatever comes, until the room closes."""
+        parts, at = self._parts[kind], 0
+        while True:
+            new = parts[at:]
+            at += len(new)
+            if new:
+                yield "".join(new)
+            if not follows or is_over():
+                return
+            await asyncio.sleep(POLL_SECONDS)
+
+    def _show(self, events: list[Written]) -> tuple[str, list[Cue]]:
+        now = self.elapsed_ms()
+        cues: list[Cue] = []
+        for event in events:
+            cues += self._captions.take(replace(event, seconds=now / 1000))
+        self._keep(cues)
+        text = "".join(event.text for event in events)
+        self.open_text += text
+        if events:
+            self._written_ms = max(1, now)
+            if self._files is not None:
+                self._files.show(f"{' '.join(self._texts[-1:])}\n{self.open_text.strip()}\n")
+        return text, cues
+
+    def _keep(self, cues: list[Cue]) -> None:
+        for cue in cues:
+            self._add("vtt", vtt(cue))
+            self._add("srt", srt(cue))
+
+    def _add(self, kind: str, text: str) -> None:
+        parts = self._parts[kind]
+        if len(parts) < (MOST_RECORDS if kind == "jsonl" else MOST_ENTRIES):
+            parts.append(text)
+        if self._files is not None:
+            self._files.append(kind, text, vtt_header(self._note) if kind == "vtt" else "")
+
+
+class Files:
+    """The same on disk; each cue in one write, so that a reader never sees half of one."""
+
+    def __init__(self, folder: Path, stem: str) -> None:
+        self._folder, self._stem = folder, stem
+        self._has_failed = False
+
+    def append(self, kind: str, text: str, header: str) -> None:
+        """Add a cue or a line; a new file begins with its header."""
+        path = self._folder / f"{self._stem}.{kind}"
+        try:
+            is_new = not path.exists()
+            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+            try:
+                os.write(handle, ((header if is_new else "") + text).encode())
+            finally:
+                os.close(handle)
+        except OSError as error:
+            self._complain(path, error)
+
+    def show(self, text: str) -> None:
+        """Replace the file that holds the lines now shown."""
+        path = self._folder / f"{self._stem}.current.txt"
+        draft = path.with_suffix(".new")
+        try:
+            draft.write_text(text, encoding="utf-8")
+            draft.replace(path)
+        except OSError as error:
+            self._complain(path, error)
+
+    def _complain(self, path: Path, error: OSError) -> None:
+        """Once: a full disk must not stop the translation, nor fill the log."""
+        if not self._has_failed:
+            self._has_failed = True
+            logger.error("%s cannot be written: %s.", path, error.strerror)

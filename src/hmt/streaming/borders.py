@@ -1,0 +1,45 @@
+"""Where a sentence ended in a source without punctuation, judged by the model itself.
+
+Shapes: B candidates, I target tokens, J source tokens.
+
+A model that ends a sentence while source still comes has usually read into the next one.  Which
+words belong to the sentence is a question that the model can answer: of all ways to end the source
+behind one of the last words, the right one makes the written sentence *and its end* most probable.
+A missing word makes the text improbable, a word too many makes the end improbable.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from hmt.systems.batch import make_batch
+from hmt.systems.contract import System
+from hmt.text.symbols import EOS
+
+# Words before the last one read that may be the first of the next sentence.  A model that has read
+# further into the next sentence than this has translated some of it already.
+CANDIDATES = 8
+
+
+@dataclass(frozen=True)
+class Border:
+    """The most probable end of a sentence."""
+
+    words: int  # of the source that belong to the sentence
+    end_log_prob: float  # log p(end | that source, the text)
+
+
+@torch.inference_mode()
+def find_border(
+    system: System, knobs: object, words: Sequence[Sequence[int]], target: Sequence[int]
+) -> Border:
+    """How many of these words (token lists) `target` (without end token) translates; 1 or more."""
+    counts = list(range(max(1, len(words) - CANDIDATES), len(words) + 1))
+    sources = [[token for word in words[:n] for token in word] + [EOS] for n in counts]
+    device = system.transformer.output.weight.device
+    batch = make_batch(sources, [[*target, EOS]] * len(counts), device)
+    reads = batch.source_length[:, None].expand_as(batch.target)
+    log_prob = system.score(batch, system.seeing_all(knobs), reads)  # (B, I)
+    best = int(log_prob.sum(1).argmax())
+    return Border(counts[best], float(log_prob[best, -1]))

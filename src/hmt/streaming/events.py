@@ -1,0 +1,71 @@
+"""What a live translation reports: each token written, each end of a sentence, each notice.
+
+`hmt translate --format jsonl` prints exactly these events, one JSON object per line.
+"""
+
+from dataclasses import asdict, dataclass
+from typing import ClassVar
+
+Plain = dict[str, "str | int | float | bool | None"]
+
+# Why a sentence ended.
+PUNCTUATION = "punctuation"  # of the source
+PAUSE = "pause"  # reported by the caller
+FINISH = "finish"  # asked for by the caller
+MODEL = "model"  # the model wrote its end while source still came
+LENGTH = "length"  # the sentence was as long as a sentence may be
+
+
+@dataclass(frozen=True)
+class Event:
+    """One thing that happened; times are seconds since the first word of the session."""
+
+    kind: ClassVar[str]
+
+    sentence: int  # from 0
+    seconds: float
+
+    def plain(self) -> Plain:
+        """As a JSON object."""
+        return {"event": self.kind, **asdict(self)}
+
+
+@dataclass(frozen=True)
+class Written(Event):
+    """A token was appended to the translation."""
+
+    kind: ClassVar[str] = "write"
+
+    text: str  # begins with a space where a new word begins, except at the start of a line
+    # Words that were read by then; a word read in part counts.  A model that ends a sentence itself
+    # has read into the next one, so the first number may exceed that of the end event.
+    source_words: int  # since the start of the sentence
+    read_words: int  # since the start of the session
+    confidence: float | None  # of the state that wrote
+    log_prob: float
+    is_whole: bool  # nothing can be joined to this text any more
+    spoken: float | None = None  # when the last word read was spoken, if the caller said so
+
+
+@dataclass(frozen=True)
+class Ended(Event):
+    """A sentence is over."""
+
+    kind: ClassVar[str] = "end"
+
+    text: str  # of the whole sentence: its write events joined, without a leading space
+    source: str
+    source_words: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Notice(Event):
+    """Something a reader should know; nothing is wrong with the translation itself."""
+
+    kind: ClassVar[str] = "notice"
+
+    # "untrained": a setting outside the trained range; "conflict": a guess changed final words;
+    # "long_word": a word is too long to be read whole
+    code: str
+    message: str

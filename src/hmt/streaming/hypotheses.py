@@ -1,0 +1,84 @@
+"""Words that a recogniser may still change: which part of its guesses is final.
+
+The engine cannot unread a word, so only what is final is translated.  A recogniser says how many
+words are final, or a word counts as final once two guesses in a row agree on it and on all before.
+"""
+
+from collections.abc import Sequence
+from difflib import SequenceMatcher
+
+from hmt.errors import UserError
+
+PUNCTUATION = ".,;:!?…\"'“”„«»()[]"
+
+
+class Hypotheses:
+    """The guesses of one utterance after another; what was committed stays committed."""
+
+    def __init__(self) -> None:
+        self.tail: list[str] = []  # of the last guess, not final yet
+        self._committed: list[str] = []  # of this utterance
+        self._contradicted: set[int] = set()  # of the committed words, by a later guess
+        self._conflicts_before = 0  # in earlier utterances
+
+    @property
+    def conflicts(self) -> int:
+        """Committed words that a later guess of their utterance had otherwise, each once."""
+        return self._conflicts_before + len(self._contradicted)
+
+    def update(self, guess: Sequence[str], committed: int | None = None) -> list[str]:
+        """The words that this guess makes final."""
+        if committed is not None and not 0 <= committed <= len(guess):
+            raise UserError(
+                f"{committed} words were committed of a guess that has {len(guess)}: "
+                f"give 0 to {len(guess)}."
+            )
+        rest = self._after_committed(guess)
+        if committed is None:
+            final = _common(self.tail, rest)
+        else:
+            final = max(0, committed - (len(guess) - len(rest)))
+        new, self.tail = rest[:final], rest[final:]
+        self._committed += new
+        return new
+
+    def commit(self) -> list[str]:
+        """The utterance is over: the tail is final, and the next guess begins another."""
+        new, self.tail = self.tail, []
+        self._conflicts_before = self.conflicts
+        self._committed, self._contradicted = [], set()
+        return new
+
+    def _after_committed(self, guess: Sequence[str]) -> list[str]:
+        """The words of a guess behind those that were committed, wherever they now stand.
+
+        A recogniser may change, drop or add a word that is final here; what follows is aligned by
+        the longest common runs, and nothing that is final changes.
+        """
+        count = len(self._committed)
+        plain, mine = [_plain(w) for w in guess], [_plain(w) for w in self._committed]
+        if plain[:count] == mine:
+            return list(guess[count:])
+        matcher = SequenceMatcher(None, mine, plain, autojunk=False)
+        blocks = [block for block in matcher.get_matching_blocks() if block.size]
+        matched = {n for block in blocks for n in range(block.a, block.a + block.size)}
+        self._contradicted |= set(range(count)) - matched
+        if not blocks:
+            return list(guess[count:])
+        last = blocks[-1]
+        # committed words behind the last match stand for as many words of the guess
+        return list(guess[last.b + count - last.a :])
+
+
+def _common(one: Sequence[str], other: Sequence[str]) -> int:
+    """Length of the common beginning; a mark or a capital more is no difference."""
+    count = 0
+    for a, b in zip(one, other, strict=False):
+        if _plain(a) != _plain(b):
+            break
+        count += 1
+    return count
+
+
+def _plain(word: str) -> str:
+    return word.strip(PUNCTUATION).casefold() or word

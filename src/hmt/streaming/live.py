@@ -1,0 +1,233 @@
+"""Running text, sentence after sentence: words are heard, events come out.
+
+`Live` is the one cursor over what a stream newly wrote.  It owns no loop: whoever drives an engine
+(a session alone, a server for hundreds) advances the stream that `feed` returns and then collects.
+
+A sentence ends by punctuation, by a pause or an end that the caller reports, by its length, or by
+the model itself.  No word is dropped: what the model did not translate opens the next sentence.
+"""
+
+import math
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from hmt.streaming import events
+from hmt.streaming.engine import Engine
+from hmt.streaming.events import Ended, Event, Notice, Written
+from hmt.streaming.record import Record
+from hmt.streaming.sentence import OpenSentence, Word
+from hmt.systems.stream import Stream
+from hmt.text.language_pair import Tokenizers
+from hmt.text.sentences import is_end_mark
+from hmt.text.symbols import UNK
+from hmt.text.tokenizer import Tokenizer
+
+# A longer sentence is cut in two: this bounds the memory of a session, whatever is said to it.
+MAX_SENTENCE_TOKENS = 1024
+# Of a longer "word", which nobody speaks or writes, the model reads no more than this.  It always
+# fits a sentence: composing a character makes at most three of it.
+MAX_WORD_CHARACTERS = 300
+# The model must give the end at least this probability, or its full stop is an abbreviation's.
+LEAST_END = math.log(0.2)
+
+
+@dataclass(frozen=True)
+class End:
+    """The sentence ends here."""
+
+    reason: str
+
+
+class Live:
+    """The text of one speaker on its way through an engine."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        tokenizers: Tokenizers,
+        knobs: object,
+        *,
+        by_line: bool = False,
+        cuts: bool = True,
+        max_tokens: int | None = None,
+    ) -> None:
+        self.engine, self.tokenizers, self.knobs = engine, tokenizers, knobs
+        self.by_line = by_line  # a sentence is what the caller ends, and ends where the model does
+        self.cuts = cuts  # whether punctuation ends the next sentences of running text
+        self.max_tokens = max_tokens or MAX_SENTENCE_TOKENS  # of a sentence
+        self.sentence: OpenSentence | None = None
+        self.number = 0  # of the open sentence or the next one, from 0
+        self.record: Record | None = None  # of the sentence that ended last
+        self.words_heard = 0
+        self._heard: deque[Word | End] = deque()
+        self._notices: list[Notice] = []
+        self._words_before = 0  # in earlier sentences
+        self._most_read = 0  # words: those read too far are read again, in the next sentence
+        self._starts_line = True
+        self._goes_on = False  # a stream that halted was released
+        self._began_at: float | None = None
+
+    # ---- what is heard
+
+    def hear(self, word: str, spoken: float | None = None) -> None:
+        """A word has arrived."""
+        if self._began_at is None:
+            self._began_at = self.engine.clock()
+        if len(word) > MAX_WORD_CHARACTERS:
+            message = f"A word of {len(word)} characters: the first {MAX_WORD_CHARACTERS} are read."
+            self._notices.append(Notice(self.number, self.seconds, "long_word", message))
+        tokens = self.tokenizers[0].encode(word[:MAX_WORD_CHARACTERS])[: self.max_tokens - 1]
+        self._heard.append(Word(word, tuple(tokens) or (UNK,), spoken))  # every word is a word
+        self.words_heard += 1
+
+    def end(self, reason: str) -> None:
+        """The sentence has ended."""
+        self._heard.append(End(reason))
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether everything that was heard was given to the model."""
+        return not self._heard
+
+    @property
+    def waiting_words(self) -> int:
+        """Words that were heard and not given to the model yet."""
+        return sum(isinstance(item, Word) for item in self._heard)
+
+    @property
+    def seconds(self) -> float:
+        """Time since the first word."""
+        return 0.0 if self._began_at is None else self.engine.clock() - self._began_at
+
+    def set(self, knobs: object, changed: Iterable[str]) -> dict[str, str]:
+        """Other settings: what may change within a sentence does, the rest waits for the next."""
+        changed = set(changed)
+        self.knobs = knobs
+        if self.sentence is None:
+            return dict.fromkeys(changed, "now")
+        movable = self.engine.system.MOVABLE & changed
+        stream = self.sentence.stream
+        stream.knobs = replace(stream.knobs, **{name: getattr(knobs, name) for name in movable})
+        return {name: "now" if name in movable else "next_sentence" for name in changed}
+
+    # ---- the loop's two calls
+
+    def feed(self) -> Stream | None:
+        """Give the model what was heard; the stream to advance, None if there is nothing to do."""
+        goes_on, self._goes_on = self._goes_on, False
+        while self._heard and not (self.sentence is not None and self.sentence.end_reason):
+            item = self._heard.popleft()
+            if isinstance(item, Word):
+                self._give(item)
+                goes_on = True
+            elif self.sentence is not None:
+                self.sentence.end_source(item.reason)
+                goes_on = True
+            else:
+                self._starts_line |= item.reason == events.FINISH
+        return self.sentence.stream if goes_on and self.sentence is not None else None
+
+    def collect(self) -> list[Event]:
+        """What the stream wrote since last time, and the end of the sentence if it has come."""
+        sentence = self.sentence
+        found: list[Event] = list(self._notices)
+        self._notices = []
+        if sentence is None:
+            return found
+        found += [self._written(sentence, *new) for new in sentence.new_text()]
+        stream = sentence.stream
+        if stream.halted:
+            stream.halted = False
+            border = sentence.border_at_full_stop(LEAST_END)
+            if border is not None:
+                found.append(self._close(sentence, events.MODEL, border.words))
+            self._goes_on = border is None
+        elif stream.target_ended and (stream.source_ended or not self.by_line):
+            found.append(self._close(sentence, *sentence.end()))
+        return found
+
+    def drop(self) -> None:
+        """Forget the open sentence and all that was heard since; what was written stays."""
+        self._heard.clear()
+        self._goes_on = False
+        if self.sentence is not None:
+            self._leave(self.sentence, len(self.sentence.words))
+
+    def rebuild(self, engine: Engine) -> bool:
+        """Go on in another engine; whether the open sentence was written as before.
+
+        What was shown of it is not shown again.
+        """
+        self.engine, sentence, self.sentence = engine, self.sentence, None
+        if sentence is None:
+            return True
+        stream = engine.open(sentence.stream.knobs)  # where this fails, no sentence is open
+        self.sentence, self._goes_on = sentence, True
+        return sentence.rebuild(engine, stream)
+
+    # ---- within
+
+    def _give(self, word: Word) -> None:
+        sentence = self.sentence
+        if sentence is None:
+            stream = self.engine.open(self.knobs)
+            stream.is_running = not self.by_line
+            cuts = self.cuts and not self.by_line
+            if cuts:
+                stream.stops = _end_marks(self.tokenizers[1])
+            sentence = self.sentence = OpenSentence(
+                self.engine, stream, self.tokenizers, by_line=self.by_line, cuts=cuts
+            )
+        elif sentence.length + len(word.tokens) >= self.max_tokens:
+            self._heard.appendleft(word)
+            sentence.end_source(events.LENGTH)
+            return
+        if (reason := sentence.give(word)) is not None:
+            sentence.end_source(reason)
+
+    def _written(self, sentence: OpenSentence, i: int, text: str, is_whole: bool) -> Written:
+        stream = sentence.stream
+        words = sentence.words_read(stream.reads[i])
+        is_first = sentence.text == text  # of its sentence; more is added when it is asked for
+        if text and is_first and not self._starts_line:
+            text = " " + text  # a sentence that follows another on its line
+        self._starts_line = self._starts_line and not text
+        self._most_read = max(self._most_read, self._words_before + words)
+        return Written(
+            sentence=self.number,
+            seconds=stream.written_at[i] - (self._began_at or 0.0),
+            text=text,
+            source_words=words,
+            read_words=self._most_read,
+            confidence=stream.states[i].get(stream.reads[i]),
+            log_prob=stream.log_probs[i],
+            is_whole=is_whole,
+            spoken=sentence.words[words - 1].spoken if words else None,
+        )
+
+    def _close(self, sentence: OpenSentence, reason: str, count: int) -> Ended:
+        """End the open sentence; words beyond the first `count` open the next one."""
+        words, left = sentence.words[:count], sentence.words[count:]
+        self.record = sentence.record(self.number, count)
+        source = " ".join(word.text for word in words)
+        ended = Ended(self.number, self.seconds, sentence.text, source, count, reason)
+        if sentence.end_reason in (events.FINISH, events.PAUSE) and sentence.end_reason != reason:
+            self._heard.appendleft(End(sentence.end_reason))  # the caller's end comes later still
+        self._heard.extendleft(reversed(left))
+        self._starts_line |= reason == events.FINISH
+        self._leave(sentence, count)
+        return ended
+
+    def _leave(self, sentence: OpenSentence, words: int) -> None:
+        self.engine.close(sentence.stream)
+        self._words_before += words
+        self.sentence = None
+        self.number += 1
+
+
+@lru_cache(maxsize=16)
+def _end_marks(tokenizer: Tokenizer) -> frozenset[int]:
+    """Pieces that are marks which end sentences; found once, not for every session."""
+    return frozenset(id for id, piece in enumerate(tokenizer.pieces) if is_end_mark(piece.text))

@@ -1,0 +1,169 @@
+"""The open sentence of a live translation: the words given to its stream, the text written."""
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from hmt.streaming import events
+from hmt.streaming.borders import Border, find_border
+from hmt.streaming.engine import Engine
+from hmt.streaming.record import Record
+from hmt.streaming.recording import record_of
+from hmt.systems.stream import Stream
+from hmt.text.language_pair import Tokenizers
+from hmt.text.pieces import Detokenizer
+from hmt.text.sentences import SentenceCutter, ends_sentence, has_punctuation
+from hmt.text.symbols import EOS
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A word that was heard."""
+
+    text: str
+    tokens: tuple[int, ...]
+    spoken: float | None = None  # when, as the caller says
+
+    @property
+    def says_something(self) -> bool:
+        """Whether it is more than punctuation."""
+        return any(character.isalnum() for character in self.text)
+
+
+class OpenSentence:
+    """A stream together with the words that it was given.
+
+    In running text (not `by_line`) the model is not woken for punctuation alone: marks wait for the
+    first word, and a sentence of nothing but marks is not translated.  Where it `cuts`, punctuation
+    ends the sentence.
+    """
+
+    def __init__(
+        self, engine: Engine, stream: Stream, tokenizers: Tokenizers, *, by_line: bool, cuts: bool
+    ) -> None:
+        self.engine, self.stream, self.tokenizers = engine, stream, tokenizers
+        self.by_line, self.cuts = by_line, cuts
+        self.words: list[Word] = []
+        self.text = ""  # written so far
+        self.end_reason = ""  # why its source ended, once it has
+        self._says_something = by_line
+        self._ends_with_word = False  # the last word given, which needs no caller and no next word
+        self._starts: list[int] = []  # tokens before each word
+        self._held: list[int] = []  # tokens of marks that wait for the first word
+        self._cutter = SentenceCutter()
+        self._detokenizer = Detokenizer(tokenizers[1])
+        self._shown = 0
+
+    # ---- the source
+
+    @property
+    def length(self) -> int:
+        """Source tokens so far."""
+        return len(self.stream.source) + len(self._held)
+
+    def give(self, word: Word) -> str | None:
+        """Take a word; return why the sentence ends with it, if it does."""
+        self._starts.append(self.length)
+        self.words.append(word)
+        self._held += word.tokens
+        self._says_something = self._says_something or word.says_something
+        if self._says_something:
+            self._release()
+        if not self.cuts or not self._cutter.push(word.text):
+            return None
+        self._ends_with_word = True
+        return events.PUNCTUATION if ends_sentence(word.text) else events.LENGTH
+
+    def end_source(self, reason: str) -> None:
+        """No more words."""
+        self.end_reason = reason
+        self._release()
+        self._finish()
+
+    def rebuild(self, engine: Engine, stream: Stream) -> bool:
+        """Read everything again in another engine; whether what was shown was written again.
+
+        Decoding is greedy and independent of other streams, so it is unless the engines differ.
+        """
+        old, self.engine, self.stream = self.stream, engine, stream
+        stream.is_running, stream.stops = old.is_running, old.stops
+        engine.push(stream, old.source[:-1] if old.source_ended else old.source)
+        if old.source_ended:
+            self._finish()
+        engine.advance([stream])
+        while stream.halted and len(stream.target) < self._shown:
+            stream.halted = False
+            engine.advance([stream])
+        if len(stream.target) == self._shown:
+            stream.halted = False  # it was released before
+        return stream.target[: self._shown] == old.target[: self._shown]
+
+    def _finish(self) -> None:
+        self.engine.finish(self.stream)
+        if not self._says_something:
+            self.stream.read = len(self.stream.source)
+            self.stream.target_ended = True
+
+    def _release(self) -> None:
+        self.engine.push(self.stream, self._held)
+        self._held = []
+
+    # ---- the target
+
+    def new_text(self) -> Iterator[tuple[int, str, bool]]:
+        """Tokens written since last time: index, text to append, whether its word is whole."""
+        while self._shown < len(self.stream.target):
+            i, self._shown = self._shown, self._shown + 1
+            if self.stream.target[i] != EOS:
+                text = self._detokenizer.push(self.stream.target[i])
+                self.text += text
+                yield i, text, self._detokenizer.is_at_border
+
+    def words_read(self, tokens: int) -> int:
+        """Words of which at least one of the first `tokens` is a part."""
+        return bisect_left(self._starts, tokens)
+
+    # ---- the end
+
+    def border_at_full_stop(self, least_end: float) -> Border | None:
+        """Where the sentence ended, if the full stop just written ends one.
+
+        It does where the source has no punctuation, and the model agrees that the text is complete.
+        """
+        read = self.words_read(self.stream.reads[-1])
+        last = self.text.split()[-1] if self.text else ""
+        if not ends_sentence(last) or any(has_punctuation(w.text) for w in self.words[:read]):
+            return None
+        border = self._find_border(read)
+        return border if border.end_log_prob >= least_end else None
+
+    def end(self) -> tuple[str, int]:
+        """Why the sentence ended, and how many words belong to it, now that its text is over.
+
+        Only what the model had read decides, so that words which came early change nothing.
+        """
+        stream = self.stream
+        read = self.words_read(stream.reads[-1] if stream.reads else 0)
+        is_read = stream.source_read or (self._ends_with_word and read == len(self.words))
+        if is_read or self.by_line:
+            return self.end_reason, len(self.words)
+        if stream.target[-1] != EOS:
+            return events.LENGTH, max(1, read)
+        return events.MODEL, self._find_border(max(1, read)).words
+
+    def _find_border(self, read: int) -> Border:
+        """How many of the first `read` words the text translates."""
+        tokens = [word.tokens for word in self.words[:read]]
+        target = [token for token in self.stream.target if token != EOS]
+        return find_border(self.engine.system, self.stream.knobs, tokens, target)
+
+    def record(self, index: int, words: int | None = None) -> Record:
+        """What happened so far; once it has ended, with the first `words` words as the sentence."""
+        own = self.words[:words]
+        tokens = None
+        if len(own) < len(self.words):
+            tokens = self._starts[len(own)]
+        elif words is not None and not self.end_reason:
+            tokens = self.length
+        source = " ".join(word.text for word in own)
+        return record_of(self.stream, self.tokenizers, source, index, tokens)

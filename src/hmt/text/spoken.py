@@ -1,0 +1,11 @@
+"""Text as speech recognisers print it: no capitals, no punctuation."""
+
+import re
+
+# A recogniser keeps what is part of a word: the apostrophe of "geht's", the hyphen of "e-mail".
+_MARKS = re.compile(r"[^\w\s'-]")
+
+
+def unpunctuated(line: str) -> str:
+    """The words of a line in lower case and without punctuation marks, one space between them."""
+    return " ".join(_MARKS.sub(" ", line.lower()).split())

@@ -1,0 +1,245 @@
+"""Sessions: words in, append-only text out, spaced as a reader expects."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from lively.naive_hmt import lively_hmt
+
+import hmt
+from hmt.errors import UserError
+from hmt.models.directory import describe
+from hmt.models.model import Model
+from hmt.streaming import live as live_module
+from hmt.streaming.choice import loop_token
+from hmt.streaming.engine import Engine
+from hmt.streaming.session import Session
+from hmt.systems.stream import Stream
+from hmt.text.symbols import EOS
+from hmt.text.tokenizer import Tokenizer, train_bpe
+
+TEXT = [
+    "Nolu ka, besi tarum!",
+    "Ka besi nolu tarum, 12 pelo.",
+    '"Tarum pelo?" besi nolu (ka lim).',
+    "Lim pelo-besi: tarum ka, nolu.",
+]
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    return train_bpe(TEXT, 60)
+
+
+@pytest.fixture(scope="module")
+def model(tokenizer: Tokenizer) -> Model:
+    size = {"source_vocabulary": tokenizer.size, "target_vocabulary": tokenizer.size}
+    system = lively_hmt(5, 2, 3, **size)
+    return Model(system, (tokenizer, tokenizer), describe(system, knobs={"threshold": 0.4}))
+
+
+def sentences(number: int, seed: int = 0) -> list[str]:
+    draw = random.Random(seed)
+    words = " ".join(TEXT).split()
+    return [" ".join(draw.choices(words, k=draw.randint(1, 7))) for _ in range(number)]
+
+
+def session_of(model: Model, engine: Engine, **knobs: object) -> Session:
+    """One sentence per line on an engine of the test's own."""
+    return Session(engine, model.tokenizers, model.knobs, knobs, by_line=True)
+
+
+def word_by_word(session: Session, sentence: str) -> list[str]:
+    return [*(session.push(word) for word in sentence.split()), session.finish()]
+
+
+def test_word_by_word_equals_all_at_once_and_the_corpus(model: Model) -> None:
+    """Planted bug: a push gives out the whole text so far."""
+    lines = sentences(8)
+    records = model.translate(lines, batch=3)
+    session, other = model.session(by_line=True), model.session(by_line=True)
+    for line, record in zip(lines, records, strict=True):
+        parts = word_by_word(session, line)
+        assert "".join(parts) == record.prediction
+        assert other.push(line) + other.finish() == record.prediction
+        assert session.record.reads == record.reads
+        assert session.record.source == line
+        assert session.record.target_tokens == record.target_tokens
+        assert session.record.settings == record.settings
+    assert len({record.prediction for record in records}) >= 6
+    assert any(len([p for p in word_by_word(session, line) if p]) > 1 for line in lines)
+
+
+class Told(Engine):
+    """An engine whose streams write what the test says."""
+
+    told: Sequence[int]
+
+    def open(self, knobs: Any = None, forced: Sequence[int] | None = None) -> Stream:
+        return super().open(knobs, self.told)
+
+
+def test_text_is_given_out_as_soon_as_it_is_written(model: Model) -> None:
+    """Planted bug: text held back until the sentence is finished."""
+    engine = Told(model.system)
+    engine.told = [*model.target_tokenizer.encode(TEXT[0]), EOS]
+    session = session_of(model, engine, lower=1, states=1)
+    first = session.push("nolu") + session.push("ka")
+    assert first
+    assert TEXT[0].startswith(first)
+    assert len(session.stream.target) == len(session.stream.source)
+
+
+@pytest.mark.parametrize("text", TEXT)
+def test_punctuation_is_spaced_as_a_reader_expects(model: Model, text: str) -> None:
+    """Planted bugs: a space before every piece that is not of letters; the detokenizer made anew at
+    every push, which loses the spaces between."""
+    engine = Told(model.system)
+    engine.told = [*model.target_tokenizer.encode(text), EOS]
+    session = session_of(model, engine)
+    parts = word_by_word(session, "ka besi nolu")
+    assert "".join(parts) == text
+    assert session.record.prediction == text
+
+
+def test_a_very_long_sentence_is_cut(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In pieces of at most so many tokens, each a sentence of its own; text goes on with a space.
+
+    Planted bugs: the rest of a word at the cut is lost; no space after the cut.
+    """
+    monkeypatch.setattr(live_module, "MAX_SENTENCE_TOKENS", 12)
+    text = " ".join(sentences(9, 2))
+    ids = model.source_tokenizer.encode(text)
+    assert len(ids) > 50
+    session = model.session(by_line=True)
+    seen: list[list[int]] = []
+    out = ""
+    for word in text.split():
+        out += session.push(word)
+        if session.stream.source not in seen:
+            seen.append(session.stream.source)
+        assert len(session.stream.source) <= 13
+    out += session.finish()
+    seen = [source for n, source in enumerate(seen) if n == 0 or source is not seen[n - 1]]
+    assert [t for source in seen for t in source if t != EOS] == ids
+    alone = [dict(Engine(model.system).translate([s[:-1]], model.knobs()))[0] for s in seen]
+    texts = [model.target_tokenizer.decode(stream.target) for stream in alone]
+    assert out == " ".join(t for t in texts if t)
+
+
+def test_finish_twice_and_nothing_said(model: Model) -> None:
+    session = model.session(by_line=True)
+    with pytest.raises(UserError, match="words"):
+        session.record  # noqa: B018
+    assert session.finish() == ""
+    assert session.push("  ") == ""
+    assert session.finish() == ""
+    first = "".join(word_by_word(session, "Nolu ka"))
+    assert session.finish() == ""
+    assert session.record.source == "Nolu ka"
+    assert "".join(word_by_word(session, "Nolu ka")) == first
+
+
+def test_words_after_the_translation_ended_change_nothing(model: Model) -> None:
+    """Planted bug: the record's source stops where the translation did."""
+    engine = Told(model.system)
+    engine.told = [EOS]
+    session = session_of(model, engine, lower=1)
+    assert "".join(word_by_word(session, "nolu ka besi tarum")) == ""
+    assert session.record.source == "nolu ka besi tarum"
+    assert session.record.reads == [1]
+
+
+def test_slots_are_given_back(model: Model) -> None:
+    engine = Engine(model.system)
+    one = session_of(model, engine)
+    one.push("nolu")
+    one.close()
+    other = session_of(model, engine)
+    assert "".join(word_by_word(other, "ka")) == model.translate(["ka"])[0].prediction
+    assert engine.free == [0]
+
+
+def test_sessions_of_one_model_do_not_disturb_each_other(model: Model) -> None:
+    """Planted bug: caches kept by the model."""
+    lines = sentences(4, 7)
+    expected = [r.prediction for r in model.translate(lines)]
+    sessions = [model.session(by_line=True) for _ in lines]
+    out = [""] * len(lines)
+    for n in range(max(len(line.split()) for line in lines)):
+        for s, line in enumerate(lines):
+            out[s] += sessions[s].push(" ".join(line.split()[n : n + 1]))
+    out = [text + session.finish() for text, session in zip(out, sessions, strict=True)]
+    assert out == expected
+
+
+def test_settings_of_a_session(model: Model) -> None:
+    assert model.session().push("") == ""
+    session = model.session(lower=4, threshold=0.9)
+    session.push("nolu ka besi")
+    session.finish()
+    assert session.record.settings["lower"] == 4
+    assert session.record.settings["threshold"] == 0.9
+    assert min(session.record.reads) >= min(4, len(session.record.source_tokens))
+    with pytest.raises(UserError, match="speed"):
+        model.session(speed=3)
+    wrong: list[dict[str, Any]] = [
+        {"lower": "3"},
+        {"lower": 2.5},
+        {"threshold": float("nan")},
+        {"states": 2**60},
+    ]
+    for knobs in wrong:
+        with pytest.raises(UserError, match="it must be"):
+            model.session(**knobs)
+    with pytest.raises(UserError, match="list of sentences"):
+        model.translate("nolu ka besi")
+    with pytest.raises(UserError, match="batch = 0"):
+        model.translate(["nolu ka besi"], batch=0)
+
+
+def test_a_tokenizer_of_another_model_is_refused(model: Model) -> None:
+    other = train_bpe(TEXT, 40)
+    with pytest.raises(UserError, match="40"):
+        Model(model.system, (other, other))
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        ([], None),
+        ([7] * 4, None),
+        ([7] * 5, 7),
+        ([4, 7, 7, 7, 7, 7], 7),
+        ([7] * 5 + [4], None),
+        ([4, 5, 4, 5, 4], None),
+        ([4, 5] * 3, 4),
+        ([9, 5, 4, 5, 4, 5, 4], 5),
+        ([4, 5, 6] * 3, 4),
+        (list(range(4, 12)) * 3, 4),
+        (list(range(4, 13)) * 3, None),
+    ],
+)
+def test_a_loop_is_seen_when_it_has_gone_round(target: list[int], expected: int | None) -> None:
+    assert loop_token(target) == expected
+
+
+def test_a_model_that_avoids_loops_leaves_them_and_changes_nothing_else() -> None:
+    """Planted bugs: the token is forbidden for the first stream only; the setting is not read."""
+    shipped = hmt.load()
+    free = hmt.load()
+    free.config = replace(free.config, avoids_loops=False)
+    lines = ["x" * 200, "Ich habe keine Zeit.", "und " * 30, "Buch zehntausend", "Was ist das?"]
+    guarded, plain = shipped.translate(lines), free.translate(lines)
+    for one, other in zip(guarded, plain, strict=True):
+        tokens = one.target_tokens
+        assert all(loop_token(tokens[:n]) != tokens[n] for n in range(len(tokens)))
+        if all(
+            loop_token(other.target_tokens[:n]) != token
+            for n, token in enumerate(other.target_tokens)
+        ):
+            assert other.target_tokens == tokens
+    assert any(a.prediction != b.prediction for a, b in zip(guarded, plain, strict=True))
+    assert any(a.prediction == b.prediction for a, b in zip(guarded, plain, strict=True))

@@ -1,0 +1,159 @@
+"""A server in a thread of the test, with a small model, and clients that keep what they see."""
+
+import asyncio
+import contextlib
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import uvicorn
+from lively.naive_hmt import lively_hmt
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed
+
+from hmt.models.directory import describe
+from hmt.models.model import Model
+from hmt.server.app import make_app
+from hmt.server.service import Offer, Service
+from hmt.server.settings import Limits, Settings
+from hmt.server.tokens import Tokens
+from hmt.text.tokenizer import train_bpe
+
+TEXT = [
+    "Nolu ka, besi tarum!",
+    "Ka besi nolu tarum, 12 pelo.",
+    '"Tarum pelo?" besi nolu (ka lim).',
+    "Lim pelo-besi: tarum ka, nolu.",
+]
+WORDS = " ".join(TEXT).split()
+
+
+def small_model() -> Model:
+    tokenizer = train_bpe(TEXT, 60)
+    size = {"source_vocabulary": tokenizer.size, "target_vocabulary": tokenizer.size}
+    system = lively_hmt(5, 2, 3, **size)
+    return Model(system, (tokenizer, tokenizer), describe(system, knobs={"threshold": 0.4}))
+
+
+class Running:
+    """A server that runs, and its address."""
+
+    def __init__(self, model: Model, **changed: Any) -> None:
+        names = Limits.__dataclass_fields__
+        limits = replace(Limits(delay_ms=10**6), **{k: v for k, v in changed.items() if k in names})
+        others = {k: v for k, v in changed.items() if k not in names}
+        settings = Settings(limits=limits, **others)
+        self.model = model
+        self.service = Service(
+            settings, [Offer("xx-yy", model, "xx", "yy")], Tokens(settings.token_file)
+        )
+        listening = socket.socket()
+        listening.bind(("127.0.0.1", 0))
+        self.port = listening.getsockname()[1]
+        config = uvicorn.Config(
+            make_app(self.service),
+            ws="websockets-sansio",
+            ws_max_size=limits.message_bytes,
+            ws_per_message_deflate=False,
+            log_config=None,
+            timeout_graceful_shutdown=2,
+        )
+        self.server = uvicorn.Server(config)
+        run = threading.Thread(target=self.server.run, args=([listening],), daemon=True)
+        run.start()
+        self._thread = run
+        while not self.server.started:
+            assert run.is_alive()
+            time.sleep(0.01)
+
+    @property
+    def url(self) -> str:
+        return f"ws://127.0.0.1:{self.port}/v1/realtime/translations"
+
+    @property
+    def http(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def stop(self) -> None:
+        self.server.should_exit = True
+        self._thread.join(timeout=15)
+
+
+@contextlib.contextmanager
+def serving(model: Model, **changed: Any) -> Iterator[Running]:
+    running = Running(model, **changed)
+    try:
+        yield running
+    finally:
+        running.stop()
+
+
+class Talk:
+    """A client that sends what it is given and keeps all that it is sent."""
+
+    def __init__(self, websocket: ClientConnection) -> None:
+        self.websocket = websocket
+        self.events: list[dict[str, Any]] = []
+
+    async def send(self, type: str, **fields: Any) -> None:
+        await self.websocket.send(json.dumps({"type": type, **fields}))
+
+    async def append(self, text: str, **hmt: Any) -> None:
+        await self.send("session.input_text.append", text=text, hmt=hmt)
+
+    async def until(self, type: str) -> dict[str, Any]:
+        """Take events up to the first of a type."""
+        while True:
+            event = await self.next()
+            if event["type"] == type:
+                return event
+
+    async def next(self) -> dict[str, Any]:
+        event: dict[str, Any] = json.loads(await asyncio.wait_for(self.websocket.recv(), 30))
+        self.events.append(event)
+        return event
+
+    async def finish(self) -> str:
+        """Close the session; all text of it."""
+        await self.send("session.close")
+        await self.until("session.closed")
+        return self.text
+
+    async def code(self) -> int:
+        """Take everything until the server closes; with which code it did."""
+        try:
+            while True:
+                await self.next()
+        except ConnectionClosed as closed:
+            return closed.rcvd.code if closed.rcvd else 1006
+
+    def of(self, type: str) -> list[dict[str, Any]]:
+        return [event for event in self.events if event["type"] == type]
+
+    @property
+    def text(self) -> str:
+        return "".join(event["delta"] for event in self.of("session.output_transcript.delta"))
+
+
+@contextlib.asynccontextmanager
+async def talking(server: Running, query: str = "", **options: Any) -> Any:
+    async with connect(f"{server.url}?{query}", **options) as websocket:
+        talk = Talk(websocket)
+        if "resume" not in query:
+            await talk.next()
+        yield talk
+
+
+def piped(model: Model, words: list[str], ends: set[int] = frozenset(), **knobs: Any) -> str:  # type: ignore[assignment]
+    """What a session of the library writes for the same words, paused after some of them."""
+    session = model.session(**knobs)
+    text = ""
+    for n, word in enumerate(words):
+        text += session.push(word)
+        if n in ends:
+            text += session.pause()
+    return text + session.pause()

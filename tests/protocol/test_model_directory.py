@@ -1,0 +1,178 @@
+"""The model directory: what may stand in it, and that it is usable at any instant."""
+
+import dataclasses
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from conftest import ROOT
+from lively.random_systems import lively
+from model_directories import save
+from safetensors.torch import load_file
+
+import hmt
+from hmt.errors import UserError
+from hmt.files import drafting
+from hmt.models.directory import load_system, read_config
+from hmt.models.model import PRETRAINED
+from hmt.models.weights import unshared
+from hmt.text.tokenizer import word_tokenizer
+from hmt.training import load_recipe
+
+
+def changed(folder: Path, **values: Any) -> Path:
+    """A model directory whose config.json has other values; `...` takes one away."""
+    path = save(folder, lively("wait-k").float()) / "config.json"
+    content = {**json.loads(path.read_text()), **values}
+    path.write_text(json.dumps({k: v for k, v in content.items() if v is not ...}))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"avoid_loops": True}, '"avoid_loops" is unknown; allowed are .*languages, avoids_loops'),
+        ({"system": ...}, '"system" is missing'),
+        ({"system": "babelfish"}, '"babelfish" is unknown; known are hmt'),
+        ({"config": 3}, '"config" is 3; it must be a table'),
+        ({"config": {"dims": {"wide": 3}}}, r'"config\.dims\.wide" is unknown'),
+        ({"avoids_loops": "yes"}, '"avoids_loops" is "yes"; it must be true or false'),
+        ({"languages": ["de"]}, "a list of 2 texts or null"),
+        ({"languages": ["German", "en"]}, '"German" is not a code'),
+        ({"format": 2}, "format 2, but this version of hmt reads format 1"),
+    ],
+)
+def test_a_wrong_configuration_is_named(tmp_path: Path, values: Any, message: str) -> None:
+    with pytest.raises(UserError, match=f"config\\.json: .*{message}"):
+        load_system(changed(tmp_path / "model", **values))
+
+
+def test_a_directory_without_the_newer_keys_is_read(tmp_path: Path) -> None:
+    folder = changed(tmp_path / "model", languages=..., avoids_loops=..., knobs=..., facts=...)
+    config = load_system(folder)[1]
+    assert (config.languages, config.avoids_loops, config.facts) == (None, False, {})
+
+
+def test_weights_of_another_shape_or_name_are_named(tmp_path: Path) -> None:
+    system = lively("wait-k").float()
+    dims = json.loads((save(tmp_path / "a", system) / "config.json").read_text())["config"]["dims"]
+    wider = {"dims": {**dims, "ffn": 2 * dims["ffn"]}}
+    deeper = {"dims": {**dims, "encoder_layers": dims["encoder_layers"] + 1}}
+    with pytest.raises(UserError, match="have the shape"):
+        load_system(changed(tmp_path / "b", config=wider))
+    with pytest.raises(UserError, match=r"they lack transformer\.encoder"):
+        load_system(changed(tmp_path / "c", config=deeper))
+
+
+def test_the_directory_is_usable_at_any_instant(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After each file that is put in its place the directory holds a model, whole, or says no.
+
+    Planted: the configuration before the weights; the old configuration left beside new weights.
+    """
+    first, second, other = lively("wait-k", 1), lively("wait-k", 2), lively("hmt", 3)
+    models = [system.float() for system in (first, second, other)]
+    save(tmp_path, models[0])
+    seen: list[str] = []
+    real = Path.replace
+
+    def whose() -> str:
+        try:
+            found = load_system(tmp_path)[0]
+        except UserError as error:
+            assert "it has no config.json" in str(error)
+            return "none"
+        same = [
+            name
+            for name, model in zip(("first", "second", "other"), models, strict=True)
+            if model.name == found.name
+            and all(torch.equal(t, unshared(model)[n]) for n, t in unshared(found).items())
+        ]
+        assert same, "neither the old model nor the new one"
+        return same[0]
+
+    def replace(self: Path, target: Path) -> Path:
+        done = real(self, target)
+        seen.append(whose())
+        return done
+
+    monkeypatch.setattr(Path, "replace", replace)
+    save(tmp_path, models[1], languages=["de", "en"])
+    assert set(seen) == {"first", "second"} and seen[-1] == "second"
+    seen.clear()
+    save(tmp_path, models[2])
+    assert set(seen) == {"none", "other"} and seen[-1] == "other"
+
+
+def test_a_model_is_as_public_as_its_place(tmp_path: Path) -> None:
+    """Planted: files as safetensors makes them, directories as mkdtemp does."""
+    tmp_path.chmod(0o755)
+    with drafting(tmp_path / "model", last="config.json") as draft:
+        save(draft, lively("wait-k"), word_tokenizer(list("abc")))
+    assert (tmp_path / "model").stat().st_mode & 0o777 == 0o755
+    modes = {file.name: file.stat().st_mode & 0o777 for file in (tmp_path / "model").iterdir()}
+    assert set(modes.values()) == {0o644} and len(modes) == 4
+
+
+def test_a_draft_fills_an_empty_directory_and_leaves_nothing_if_it_fails(tmp_path: Path) -> None:
+    output = tmp_path / "model"
+    with pytest.raises(ValueError), drafting(output, last="b") as draft:
+        (draft / "a").write_text("a")
+        raise ValueError
+    assert not any(tmp_path.iterdir())
+    output.mkdir()
+    stood = output.stat().st_ino
+    with drafting(output, last="a") as draft:
+        (draft / "a").write_text("a")
+        (draft / "b").write_text("b")
+    assert output.stat().st_ino == stood, "the user may be working in it"
+    assert sorted(file.name for file in output.iterdir()) == ["a", "b"]
+    with pytest.raises(UserError, match="not an empty directory"), drafting(output, last="a"):
+        pass
+
+
+def test_the_card_has_a_command_that_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The path is the one that was given, quoted where a shell needs it."""
+    from command_line import call
+
+    monkeypatch.chdir(tmp_path)
+    tokenizer = word_tokenizer(list("abcdefghij"))
+    save(Path("my models/a"), lively("wait-k").float(), tokenizer, languages=["de", "pt-BR"])
+    card = (tmp_path / "my models" / "a" / "README.md").read_text()
+    assert card.startswith("# a\n") and "*wait-k* model" in card and "from de to pt-BR" in card
+    (command,) = (line for line in card.splitlines() if "hmt translate" in line)
+    program = shlex.split(command.split("|")[1])
+    assert program[0] == "hmt"
+    assert call(program[1:], capfd, monkeypatch, b"a b\n").code == 0
+
+
+def test_half_precision_is_an_argument(tmp_path: Path) -> None:
+    from hmt.models.directory import Card, describe, write_model
+
+    system = lively("wait-k").float()
+    write_model(tmp_path, system, describe(system), {}, Card(tmp_path, "random"), is_half=True)
+    stored = load_file(tmp_path / "model.safetensors")
+    assert {tensor.dtype for tensor in stored.values()} == {torch.float16}
+    loaded = unshared(load_system(tmp_path)[0])
+    assert {tensor.dtype for tensor in loaded.values()} == {torch.float32}
+
+
+def test_what_ships_is_what_its_recipe_writes() -> None:
+    """Every setting of the shipped configuration comes from the recipe: none was added by hand."""
+    shipped = read_config(PRETRAINED)
+    last = load_recipe(ROOT / "recipes" / "tatoeba" / "longer.toml").stages[-1].model
+    assert shipped.system == last.system
+    assert (shipped.languages, shipped.avoids_loops) == (last.languages, last.avoids_loops)
+    assert shipped.avoids_loops and shipped.languages == ("de", "en")
+    for name, value in last.config.items():
+        if name != "dims":
+            assert shipped.config[name] == value
+    assert shipped.config["dims"].items() >= last.config["dims"].items()
+    assert shipped.knobs == dataclasses.asdict(hmt.load().system.knobs(**last.knobs))
+    assert all("/" not in name for name in shipped.facts["averaged"])

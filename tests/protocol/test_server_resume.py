@@ -1,0 +1,213 @@
+"""Connections that are cut, servers that go away: no word is lost and none is written twice."""
+
+import asyncio
+import contextlib
+import random
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+pytest.importorskip("starlette", reason="the extra `serve` is not installed")
+pytest.importorskip("msgspec", reason="the extra `serve` is not installed")
+
+from live_server import WORDS, Running, piped, serving, small_model, talking
+from websockets.asyncio.client import connect
+
+from hmt.models.model import Model
+from hmt.server.client import Client
+
+
+@pytest.fixture(scope="module")
+def model() -> Model:
+    return small_model()
+
+
+class Proxy:
+    """Passes bytes on, and cuts the connection after so many from the server, once."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self.cut_after: int | None = None
+        self.cuts = 0
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[str]:
+        server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        try:
+            port = server.sockets[0].getsockname()[1]
+            yield f"ws://127.0.0.1:{port}/v1/realtime/translations"
+        finally:
+            server.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        inner, outer = await asyncio.open_connection("127.0.0.1", self.port)
+        there = asyncio.create_task(self._pass(reader, outer, None))
+        back = asyncio.create_task(self._pass(inner, writer, self.cut_after))
+        self.cut_after = None
+        await asyncio.wait((there, back), return_when=asyncio.FIRST_COMPLETED)
+        there.cancel()
+        back.cancel()
+        for end in (writer, outer):
+            end.transport.abort()
+
+    async def _pass(self, reader: Any, writer: Any, left: int | None) -> None:
+        with contextlib.suppress(OSError):
+            while data := await reader.read(1000):
+                if left is not None and len(data) >= left:
+                    writer.write(data[:left])
+                    await writer.drain()
+                    self.cuts += 1
+                    return
+                left = None if left is None else left - len(data)
+                writer.write(data)
+                await writer.drain()
+
+
+async def speak(url: str, words: list[str]) -> str:
+    async with Client(url) as client:
+
+        async def say() -> None:
+            for at in range(0, len(words), 3):
+                await client.say(" ".join(words[at : at + 3]))
+                await asyncio.sleep(0.02)
+            while client._unconfirmed:
+                await asyncio.sleep(0.02)
+            await client.close()
+
+        saying = asyncio.create_task(say())
+        async for event in client.events():
+            if event["type"] == "session.closed":
+                break
+        await saying
+        return client.text
+
+
+def test_a_cut_at_any_byte_loses_and_repeats_nothing(model: Model) -> None:
+    """Planted bugs: deltas sent before the cut come again; words of the last message are lost."""
+    words = random.Random(4).choices(WORDS, k=18)
+    expected = piped(model, words)
+
+    async def run(server: Running) -> None:
+        proxy = Proxy(server.port)
+        async with proxy.running() as url:
+            for cut in (*range(1200, 2400, 60), 3000, 4000, 5000):
+                proxy.cut_after = cut
+                assert await asyncio.wait_for(speak(url, words), 60) == expected, cut
+        assert proxy.cuts > 10
+
+    with serving(model) as server:
+        asyncio.run(run(server))
+        assert server.service.metrics.resumes.labels("kept")._value.get() > 5
+
+
+def test_another_server_goes_on_with_the_open_sentence(model: Model) -> None:
+    """A client whose server is gone resumes on one that knows nothing of it.
+
+    Planted bugs: what the client shows is sent again; the words of the open sentence are lost.
+    """
+    words = random.Random(4).choices(WORDS, k=18)
+    expected = piped(model, words)
+
+    async def run(one: Running, other: Running, at: int) -> str:
+        proxy = Proxy(one.port)
+        async with proxy.running() as url, Client(url) as client:
+            await client.say(" ".join(words[:at]))
+            reading = asyncio.create_task(_read(client))
+            while client._unconfirmed:
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(0.05 * (at % 3))
+            proxy.port = other.port
+            assert client._socket is not None
+            client._socket.transport.abort()
+            await client.say(" ".join(words[at:]))
+            while client._unconfirmed:
+                await asyncio.sleep(0.01)
+            await client.close()
+            await asyncio.wait_for(reading, 60)
+            return client.text
+
+    with serving(model) as one, serving(model) as other:
+        for at in range(2, 17, 2):
+            assert asyncio.run(run(one, other, at)) == expected, at
+        assert other.service.metrics.resumes.labels("rebuilt")._value.get() == 8
+
+
+async def _read(client: Client) -> None:
+    async for event in client.events():
+        if event["type"] == "session.closed":
+            return
+
+
+def test_a_sentence_that_comes_out_otherwise_is_told(model: Model) -> None:
+    async def run(server: Running) -> None:
+        async with connect(f"{server.url}?resume=1") as websocket:
+            from live_server import Talk
+
+            talk = Talk(websocket)
+            facts = {
+                "token": "rt_gone",
+                "after": 7,
+                "open_sentence": ["Nolu", "ka", "besi", "tarum", "pelo"],
+                "shown": " something else",
+                "offset": 40,
+                "sentence": 3,
+            }
+            await talk.send("session.resume", hmt=facts)
+            resumed = await talk.until("session.resumed")
+            assert resumed["hmt"]["how"] == "rebuilt"
+            notice = await talk.until("session.notice")
+            assert notice["hmt"]["code"] == "resumed_differently"
+            await talk.finish()
+            deltas = talk.of("session.output_transcript.delta")
+            assert deltas[0]["hmt"]["n"] == 8
+            assert deltas[0]["delta"].startswith(" ")
+            assert talk.text.strip() == piped(server.model, facts["open_sentence"])  # type: ignore[arg-type]
+
+    with serving(model) as server:
+        asyncio.run(run(server))
+
+
+def test_a_token_is_taken_once_and_takes_over(model: Model) -> None:
+    async def run(server: Running) -> None:
+        async with talking(server) as first:
+            token = first.events[0]["session"]["hmt"]["resume_token"]
+            await first.append("Nolu ka ", seq=1)
+            await first.until("session.input_text.accepted")
+            async with talking(server, "resume=1") as second:
+                await second.send("session.resume", hmt={"token": token, "after": 0})
+                resumed = await second.until("session.resumed")
+                assert resumed["hmt"] == {"how": "kept", "seq": 1}
+                assert await first.code() == 4409
+                async with talking(server, "resume=1") as third:
+                    await third.send("session.resume", hmt={"token": token})
+                    assert await third.code() == 4404
+                await second.append("besi. ", seq=2)
+                await second.append("besi. ", seq=2)
+                assert await second.finish() == piped(server.model, ["Nolu", "ka", "besi."])
+
+    with serving(model) as server:
+        asyncio.run(run(server))
+
+
+def test_draining_lets_sentences_end(model: Model) -> None:
+    """Planted bug: sessions are closed at once."""
+
+    async def run(server: Running) -> None:
+        async with talking(server) as talk:
+            await talk.append("Nolu ka besi tarum ")
+            loop = server.service._loop
+            assert loop is not None
+            asyncio.run_coroutine_threadsafe(server.service.drain(), loop)
+            notice = await talk.until("session.notice")
+            assert notice["hmt"]["code"] == "going_away"
+            await talk.until("session.closed")
+            assert talk.text == piped(server.model, ["Nolu", "ka", "besi", "tarum"])
+            async with connect(server.url) as late:
+                from live_server import Talk
+
+                assert await Talk(late).code() == 1013
+
+    with serving(model, drain_seconds=5) as server:
+        asyncio.run(run(server))
+        assert server.service.why_not_ready() == "The server is going away."

@@ -1,0 +1,266 @@
+"""Rooms, captions, LibreTranslate's endpoints, the sidecar, tokens: as their clients use them."""
+
+import asyncio
+import hashlib
+import html
+import json
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("starlette", reason="the extra `serve` is not installed")
+pytest.importorskip("msgspec", reason="the extra `serve` is not installed")
+pytest.importorskip("httpx")
+
+import httpx
+from live_server import Running, Talk, piped, serving, small_model, talking
+from websockets.asyncio.client import connect
+
+from hmt.models.model import Model
+
+
+@pytest.fixture(scope="module")
+def model() -> Model:
+    return small_model()
+
+
+@pytest.fixture(scope="module")
+def server(model: Model, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    with serving(model, captions=tmp_path_factory.mktemp("captions")) as running:
+        yield running
+
+
+SPEECH = "Nolu ka, besi tarum! Ka besi nolu. Lim pelo ka. "
+
+
+async def listen(server: Running, room: str, after: str = "", count: int = 3) -> list[Any]:
+    """Events of a room up to so many sentences, as (id, name, data)."""
+    found: list[Any] = []
+    headers = {"Last-Event-ID": after} if after else {}
+    url = f"{server.http}/v1/rooms/{room}/events?kind=words,cues,source"
+    async with (
+        httpx.AsyncClient(timeout=30) as client,
+        client.stream("GET", url, headers=headers) as response,
+    ):
+        assert response.headers["content-type"].startswith("text/event-stream")
+        fields: dict[str, str] = {}
+        async for line in response.aiter_lines():
+            if line and not line.startswith(":"):
+                name, _, value = line.partition(": ")
+                fields[name] = value
+            elif fields:
+                found.append((int(fields["id"]), fields["event"], json.loads(fields["data"])))
+                fields = {}
+                count -= found[-1][1] == "sentence"
+                if count <= 0:
+                    return found
+    return found
+
+
+def text_of(events: list[Any], track: str = "yy") -> str:
+    deltas = [data for _, name, data in events if name == "delta" and data["track"] == track]
+    return "".join(data["delta"] for data in deltas)
+
+
+def test_one_translation_for_all_who_listen(server: Running) -> None:
+    """Everybody reads whole words of the same text; who comes back misses and repeats nothing.
+
+    Planted bugs: pieces instead of words; the last event repeated after Last-Event-ID.
+    """
+
+    async def run() -> tuple[list[list[Any]], str]:
+        async with talking(server, "room=aula") as talk:
+            readers = [asyncio.create_task(listen(server, "aula")) for _ in range(3)]
+            while server.service.rooms.listeners < 3:
+                await asyncio.sleep(0.02)
+            await talk.append(SPEECH)
+            found = [await reader for reader in readers]
+            middle = found[0][len(found[0]) // 2][0]
+            rest = await listen(server, "aula", str(middle), count=1)
+            expected = [event for event in found[0] if event[0] > middle]
+            assert rest[: len(expected)] == expected[: len(rest)]
+            return found, await talk.finish()
+
+    found, text = asyncio.run(run())
+    assert found[0][0][1] == "snapshot"
+    assert found[0] == found[1] == found[2]
+    assert text.startswith(text_of(found[0])) and text_of(found[0])
+    assert all(
+        data["delta"].startswith(" ")
+        for _, name, data in found[0][1:]
+        if name == "delta" and data["track"] == "yy" and data["sentence"] > 0
+    )
+    assert text_of(found[0], "source") == SPEECH
+
+
+def test_captions_are_files_that_grow(server: Running) -> None:
+    async def run() -> str:
+        async with talking(server, "room=hall") as talk:
+            await talk.append(SPEECH)
+            return str(await talk.finish())
+
+    text = asyncio.run(run())
+    base = f"{server.http}/v1/rooms/hall/captions"
+    webvtt = pytest.importorskip("webvtt")
+    vtt = httpx.get(f"{base}.vtt")
+    assert vtt.headers["content-type"].startswith("text/vtt")
+    cues = list(webvtt.from_string(vtt.text))
+    shown = html.unescape("".join(cue.text for cue in cues))
+    assert "".join(shown.split()) == "".join(text.split())  # a long word takes several lines
+    srt = httpx.get(f"{base}.srt").text
+    assert srt.startswith("1\n00:00:0")
+    assert httpx.get(f"{base}.txt").text.split() == text.split()
+    records = [json.loads(line) for line in httpx.get(f"{base}.jsonl").text.splitlines()]
+    assert " ".join(record["source"] for record in records).split() == SPEECH.split()
+    folder = server.service.settings.captions
+    assert folder is not None
+    assert (folder / "hall.yy.vtt").read_text() == vtt.text
+    assert httpx.get(f"{base}.exe").status_code == 404
+    assert httpx.get(f"{server.http}/v1/rooms/nowhere/captions.vtt?track=zz").status_code == 404
+
+
+def test_a_room_has_one_speaker_per_language(server: Running) -> None:
+    async def run() -> int:
+        async with talking(server, "room=lab"), connect(f"{server.url}?room=lab") as second:
+            return await Talk(second).code()
+
+    assert asyncio.run(run()) == 4403
+
+
+def test_libretranslate_clients_are_answered(server: Running) -> None:
+    """JSON, forms, lists, blank lines. Planted bug: lines run together."""
+    url = f"{server.http}/translate"
+    lines = ["Nolu ka, besi.", "", "Ka besi nolu tarum."]
+    one, _, three = (piped(server.model, line.split()) for line in lines)
+    asked = {"q": "\n".join(lines), "source": "xx", "target": "yy-YY", "format": "text"}
+    assert httpx.post(url, json=asked, timeout=30).json() == {"translatedText": f"{one}\n\n{three}"}
+    answer = httpx.post(url, data={**asked, "source": "auto", "alternatives": "2"}, timeout=30)
+    assert answer.json() == {
+        "translatedText": f"{one}\n\n{three}",
+        "detectedLanguage": {"confidence": 0, "language": "xx"},
+        "alternatives": [],
+    }
+    many = httpx.post(url, json={**asked, "q": [lines[0], lines[2]]}, timeout=30).json()
+    assert many["translatedText"] == [one, three]
+    streamed = httpx.post(url, json={**asked, "q": lines[0], "stream": True}, timeout=30)
+    deltas = [json.loads(line) for line in streamed.text.splitlines()]
+    assert "".join(event["delta"] for event in deltas) == one
+    for wrong, status in (
+        ({"q": "a", "source": "xx", "target": "zz"}, 400),
+        ({"source": "xx", "target": "yy"}, 400),
+        ({**asked, "format": "html"}, 400),
+        ({**asked, "q": "a" * 6000}, 400),
+        ({**asked, "lower": 99}, 400),
+        ([1], 400),
+    ):
+        answer = httpx.post(url, json=wrong)
+        assert answer.status_code == status
+        assert set(answer.json()) == {"error"}
+    languages = httpx.get(f"{server.http}/languages").json()
+    assert {"code": "xx", "name": "xx", "targets": ["yy"]} in languages
+    assert httpx.post(f"{server.http}/detect", data={"q": "x"}).json()[0]["language"] == "xx"
+    assert httpx.get(f"{server.http}/frontend/settings").json()["charLimit"] == 5000
+    assert httpx.post(url, content=b"x" * 100_000).status_code == 413
+
+
+def test_a_recogniser_s_sidecar(server: Running) -> None:
+    """WhisperLiveKit's protocol: all words each time, text that only grows."""
+    words = ["Nolu", "ka,", "besi", "tarum", "pelo."]
+
+    async def run() -> list[dict[str, Any]]:
+        url = server.url.replace("v1/realtime/translations", "sidecar/alignatt")
+        async with connect(url) as websocket:
+            init = {"type": "init", "protocol_version": 1, "source_lang": "xx", "target_lang": "qq"}
+            await websocket.send(json.dumps(init))
+            refused = json.loads(await websocket.recv())
+            assert refused["code"] == "unsupported_direction"
+            assert refused["supported"] == ["xx-yy"]
+        answers = []
+        async with connect(url) as websocket:
+            await websocket.send(json.dumps({**init, "target_lang": "yy"}))
+            assert json.loads(await websocket.recv())["type"] == "init_ok"
+            for utterance in range(2):
+                for n in range(1, len(words) + 1):
+                    update = {
+                        "type": "update",
+                        "seq": 10 * utterance + n,
+                        "utterance_id": utterance,
+                        "words": [[word, 1.0, None] for word in words[:n]],
+                        "tail": {"words": [["vielleicht", None, None]]},
+                        "is_final": n == len(words),
+                    }
+                    await websocket.send(json.dumps(update))
+                    answers.append(json.loads(await websocket.recv()))
+        return answers
+
+    answers = asyncio.run(run())
+    expected = piped(server.model, words)
+    for utterance in range(2):
+        own = [answer for answer in answers if answer["utterance_id"] == utterance]
+        texts = [answer["committed_text"] for answer in own]
+        assert texts[-1] == expected
+        assert all(b.startswith(a) for a, b in pairwise(texts))
+        assert [answer["final"] for answer in own] == [False] * (len(words) - 1) + [True]
+
+
+def test_documents_describe_every_event(server: Running) -> None:
+    document = httpx.get(f"{server.http}/asyncapi.json").json()
+    names = {message["name"] for message in document["components"]["messages"].values()}
+    assert {"session.input_text.append", "session.output_transcript.delta", "error"} <= names
+    assert "/translate" in httpx.get(f"{server.http}/spec").json()["paths"]
+    assert httpx.get(f"{server.http}/openapi.json").json()["openapi"].startswith("3.1")
+
+
+def test_health_models_metrics_and_headers(server: Running) -> None:
+    assert httpx.get(f"{server.http}/health").json() == {"status": "ok"}
+    assert httpx.get(f"{server.http}/health/live").status_code == 200
+    assert httpx.get(f"{server.http}/health/ready").text == "ready\n"
+    data = httpx.get(f"{server.http}/v1/models").json()["data"]
+    knobs = {knob["name"]: knob for knob in data[0]["hmt"]["knobs"]}
+    assert knobs["states"]["range"] == [1, 3]
+    assert knobs["threshold"]["applies"] == "now"
+    metrics = httpx.get(f"{server.http}/metrics").text
+    for name in ("hmt_sessions", "hmt_round_seconds_bucket", "hmt_words_total", "hmt_slots"):
+        assert name in metrics
+    answer = httpx.get(f"{server.http}/health")
+    assert "default-src 'none'" in answer.headers["content-security-policy"]
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    rebound = httpx.get(f"{server.http}/health", headers={"Host": "evil.example"})
+    assert rebound.status_code == 400
+
+
+def test_tokens_open_what_their_scopes_say(model: Model, tmp_path: Path) -> None:
+    """Planted bug: the room of a scope is not compared."""
+    secrets = {"ana": "translate", "ben": "speak:aula", "eve": "listen:aula"}
+    lines = [
+        f"{name} {hashlib.sha256(name.encode()).hexdigest()} {scope}"
+        for name, scope in secrets.items()
+    ]
+    file = tmp_path / "tokens"
+    file.write_text("\n".join(lines))
+
+    async def code(server: Running, query: str, name: str | None) -> int:
+        headers = {} if name is None else {"Authorization": f"Bearer {name}"}
+        async with connect(f"{server.url}?{query}", additional_headers=headers) as websocket:
+            talk = Talk(websocket)
+            first = await talk.next()
+            if first["type"] == "session.created":
+                return 1000
+            return await talk.code()
+
+    with serving(model, token_file=file) as server:
+        assert asyncio.run(code(server, "", None)) == 4401
+        assert asyncio.run(code(server, "", "eve")) == 4403
+        assert asyncio.run(code(server, "", "ana")) == 1000
+        assert asyncio.run(code(server, "room=aula", "ben")) == 1000
+        assert asyncio.run(code(server, "room=other", "ben")) == 4403
+        assert httpx.post(f"{server.http}/translate", json={"q": "a"}).status_code == 403
+        assert httpx.get(f"{server.http}/metrics").status_code == 403
+        events = f"{server.http}/v1/rooms/other/events?token=eve"
+        assert httpx.get(events).status_code == 403
+        bearer = {"Authorization": "Bearer ana"}
+        made = httpx.post(f"{server.url.replace('ws:', 'http:')}/client_secrets", headers=bearer)
+        assert asyncio.run(code(server, "", made.json()["value"])) == 1000
