@@ -427,9 +427,9 @@ def test_clocks_that_jump_change_nothing(
 # Killed and interrupted
 
 
-@pytest.mark.parametrize("killed", [0, 1])
-def test_a_killed_worker_of_torchrun(data: Path, tmp_path: Path, killed: int) -> None:
+def test_a_killed_worker_of_torchrun(data: Path, tmp_path: Path) -> None:
     """The others end too, in a sentence; the same command goes on and ends with the same bits."""
+    killed = random.Random(SEED).randrange(2)
     recipe = {**tiny.recipe(data, tmp_path / "run").as_dict(), "output": str(tmp_path / "run")}
     path = tmp_path / "recipe.json"
     path.write_text(json.dumps({"recipe": recipe}))
@@ -439,12 +439,12 @@ def test_a_killed_worker_of_torchrun(data: Path, tmp_path: Path, killed: int) ->
     endless = [*command, "--set", "stage.1.training.updates=100000"]
     child = subprocess.Popen(endless, stderr=subprocess.PIPE, text=True, start_new_session=True)
     try:
-        deadline = time.monotonic() + 90
+        deadline = time.monotonic() + 200
         while not (tmp_path / "run" / "training" / "state-previous.pt").exists():
             assert time.monotonic() < deadline and child.poll() is None
             time.sleep(0.05)
         os.kill(workers(child.pid)[killed], signal.SIGKILL)
-        _, err = child.communicate(timeout=90)
+        _, err = child.communicate(timeout=200)
     finally:
         if child.poll() is None:
             os.killpg(child.pid, signal.SIGKILL)
@@ -454,7 +454,7 @@ def test_a_killed_worker_of_torchrun(data: Path, tmp_path: Path, killed: int) ->
     updates = state["position"]["step"] + 4
     for output in (tmp_path / "run", tmp_path / "whole"):
         more = ["--set", f"stage.1.training.updates={updates}", "--set", f"output={output}"]
-        subprocess.run([*command, *more], check=True, timeout=120, capture_output=True)
+        subprocess.run([*command, *more], check=True, timeout=300, capture_output=True)
     assert attack.same(attack.weights(tmp_path / "run"), attack.weights(tmp_path / "whole"))
 
 

@@ -79,7 +79,9 @@ class Run:
             # the others would wait in vain for a first process that has left
             if problem := self.group.first_says(problem):
                 raise UserError(problem)
-            if not self.group.is_first:
+            # asked of the first, which may be writing the state of a new run by now
+            is_resumed = self.group.first_says(self.saved is not None)
+            if is_resumed and not self.group.is_first:
                 self._read_state()
             yield
 
