@@ -275,26 +275,6 @@ def test_guesses_are_translated_once_they_are_final(server: Running) -> None:
     assert talk.text == piped(server.model, heard.split())
 
 
-def test_whole_words_only_where_they_are_asked_for(server: Running) -> None:
-    words = draw_words(7, 30)
-
-    async def run() -> Talk:
-        async with talking(server) as talk:
-            change = {"granularity": "word", "detail": True}
-            await talk.send("session.update", session={"hmt": change})
-            await talk.append(" ".join(words[:3]) + " ")
-            await talk.until("session.waiting")
-            await talk.append(" ".join(words[3:]) + " ")
-            await talk.finish()
-            return talk
-
-    talk = asyncio.run(run())
-    assert talk.text == piped(server.model, words)
-    for event in talk.of("session.output_transcript.delta")[1:]:
-        assert event["delta"].startswith(" ")
-    assert all(done["hmt"]["record"] for done in talk.of("session.output_transcript.done"))
-
-
 def test_wrong_model_origin_and_room(server: Running) -> None:
     async def code(query: str, **options: Any) -> int:
         async with connect(f"{server.url}?{query}", **options) as websocket:

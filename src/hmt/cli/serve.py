@@ -48,7 +48,7 @@ def serve(
     trust: bool = TRUST,
     int8: bool = INT8,
 ) -> None:
-    """Serve live translation: a page, a WebSocket protocol, LibreTranslate's API, rooms.
+    """Serve live translation: a page, rooms, and APIs.
 
     \b
     Examples:
