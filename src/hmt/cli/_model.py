@@ -5,8 +5,6 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from hmt.errors import UserError
-
 if TYPE_CHECKING:
     from hmt.models.model import Model
 
@@ -39,14 +37,6 @@ def open_model(
     model: str | None, device: str = "cpu", int8: bool = False, trust: bool = False
 ) -> "Model":
     """Load a model onto a device that this machine has; None is the model that ships."""
-    import torch
-
     from hmt.models.model import load
 
-    try:
-        kind = torch.device(device).type
-    except RuntimeError:
-        raise UserError(f"There is no device {device!r}; name one like cpu or cuda:0.") from None
-    if kind != "cpu" and not (kind == "cuda" and torch.cuda.is_available()):
-        raise UserError(f"The device {device!r} is not available on this machine; use cpu.")
     return load(model, device, int8, trust)

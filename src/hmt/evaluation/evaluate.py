@@ -46,9 +46,9 @@ class ParallelText:
     checksum: str
 
 
-def read_parallel(source: Path, target: Path | None) -> ParallelText:
+def read_parallel(source: str | Path, target: str | Path | None = None) -> ParallelText:
     """Read parallel files of one sentence per line, plain or gzip; no line is left out."""
-    files = [scan(path) for path in (source, target) if path is not None]
+    files = [scan(Path(path)) for path in (source, target) if path is not None]
     if len({file.lines for file in files}) > 1:
         first, second = files
         raise UserError(
@@ -69,14 +69,20 @@ def _lines(path: Path) -> Iterable[str]:
 def evaluate(
     model: Model,
     test: ParallelText,
-    output: Path,
+    output: str | Path,
     settings: Iterable[dict[str, Any]] = ({},),
     *,
     batch: int = 64,
     scoring: Scoring = STANDARD,
     progress: Progress = lambda stage, done, total: None,
 ) -> list[Point]:
-    """Measure every setting, what is already done excepted; give the points in order."""
+    """Measure every setting that is not measured yet; return the points in order."""
+    if not (isinstance(model, Model) and isinstance(test, ParallelText)):
+        raise UserError(
+            "evaluate takes a model from hmt.load and a text from hmt.read_parallel, not "
+            f"{type(model).__name__} and {type(test).__name__}."
+        )
+    output = Path(output)
     knobs = list(dict.fromkeys(model.knobs(**chosen) for chosen in settings))
     claim(output, model, test)
     points = []

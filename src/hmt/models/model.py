@@ -11,6 +11,7 @@ from hmt.fast.int8 import quantise
 from hmt.fast.prepacked import make_ready
 from hmt.models.directory import ModelConfig, describe, load_system
 from hmt.models.hub import fetch, is_hub_name
+from hmt.models.weights import count_parameters
 from hmt.streaming.engine import Engine
 from hmt.streaming.events import Event
 from hmt.streaming.live import MAX_SENTENCE_TOKENS
@@ -48,6 +49,13 @@ class Model:
         self.config = config or describe(system)
         self.knobs()  # refuses settings that do not fit now, not at the first sentence
 
+    def __repr__(self) -> str:
+        """System, languages, size and settings on one line."""
+        languages = "-".join(self.config.languages) if self.config.languages else "no languages"
+        knobs = ", ".join(f"{name}={value}" for name, value in vars(self.knobs()).items())
+        size = count_parameters(self.system)
+        return f"<Model: {self.config.system}, {languages}, {size:,} parameters; {knobs}>"
+
     def knobs(self, **chosen: Any) -> Any:
         """Inference settings: the model's own, with some chosen anew."""
         return self.system.knobs(**{**self.config.knobs, **chosen})
@@ -79,7 +87,11 @@ class Model:
         return Engine(self.system, slots, avoids_loops=self.config.avoids_loops)
 
     def translate(self, lines: Sequence[str], batch: int = 64, **knobs: Any) -> list[Record]:
-        """Simulate streaming of whole sentences, `batch` at a time; records in order."""
+        """Simulate streaming of whole sentences, `batch` at a time; records in order.
+
+        The text of a translation is `record.prediction`; its reads, confidences and times are the
+        other fields of `hmt.Record`.
+        """
         records = dict(self.translate_each(lines, batch, **knobs))
         return [records[n] for n in range(len(lines))]
 
@@ -89,8 +101,13 @@ class Model:
         """As `translate`, each record with its place as soon as it is complete."""
         if isinstance(lines, str):
             raise UserError("One text was given; give a list of sentences, as in [text].")
-        if batch < 1:
-            raise UserError(f"batch = {batch}: give 1 or more sentences side by side.")
+        if not isinstance(lines, Sequence):
+            raise UserError(f"A {type(lines).__name__} was given; give a list of sentences.")
+        for n, line in enumerate(lines):
+            if not isinstance(line, str):
+                raise UserError(f"Sentence {n + 1} is a {type(line).__name__}; give a str.")
+        if not isinstance(batch, int) or batch < 1:
+            raise UserError(f"batch = {batch!r}: give 1 or more sentences side by side.")
         sources = self.source_tokenizer.encode_batch(list(lines))
         for n, source in enumerate(sources):
             if len(source) >= MAX_SENTENCE_TOKENS:
@@ -121,15 +138,30 @@ def load(
     `int8` stores linear layers in eight bits: large models become about twice as fast on a CPU.
     `trust` allows a model whose system is code outside hmt, which runs when it is loaded.
     """
-    if int8 and torch.device(device).type != "cpu":
+    place = _device(device)
+    if int8 and place.type != "cpu":
         raise UserError(f"int8 is for the CPU, not for {device}: leave out one of the two.")
+    if not isinstance(path, str | Path | None):
+        raise UserError(f"A model is named by a str or a Path, not by a {type(path).__name__}.")
     directory = PRETRAINED if path is None else Path(path)
     if path is not None and is_hub_name(str(path)):
         directory = fetch(str(path))
     system, config = load_system(directory, trust)
-    system.to(torch.device(device))
+    system.to(place)
     if int8:
         quantise(system.parts)
-    elif torch.device(device).type == "cpu":
+    elif place.type == "cpu":
         make_ready(system)
     return Model(system, open_tokenizers(directory), config)
+
+
+def _device(name: str) -> torch.device:
+    """The device of that name, if this machine has it."""
+    try:
+        device = torch.device(name)
+    except (RuntimeError, TypeError):
+        raise UserError(f"There is no device {name!r}; name one like cpu or cuda:0.") from None
+    count = torch.cuda.device_count() if device.type == "cuda" else 0
+    if device.type != "cpu" and (device.index or 0) >= count:
+        raise UserError(f"The device {name!r} is not available on this machine; use cpu.")
+    return device

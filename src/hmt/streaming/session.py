@@ -42,8 +42,8 @@ class Session:
         listener: Callable[[Event], None] | None = None,
         keep: int = KEPT_SENTENCES,
     ) -> None:
-        if keep < 1:
-            raise UserError(f"keep = {keep}: a session keeps the events of 1 or more sentences.")
+        if not isinstance(keep, int) or keep < 1:
+            raise UserError(f"keep = {keep!r}: a session keeps the events of 1 or more sentences.")
         self._engine, self._settings, self._chosen = engine, settings, chosen
         self._keep = keep
         self._lock = threading.Lock()
@@ -63,7 +63,7 @@ class Session:
 
         `spoken` is when the words were spoken, in seconds on a clock of the caller's.
         """
-        words = _words(text, "push")
+        words, spoken = _words(text, "push"), _seconds(spoken)
         with self._alone():
             return "".join([self._hear(word, spoken) for word in words])
 
@@ -84,7 +84,7 @@ class Session:
         in a row agree on them.  The tail that may still change is not translated: see `tentative`.
         A guess that contradicts final words changes nothing; a notice "conflict" reports it.
         """
-        guess = _words(text, "guess")
+        guess, spoken = _words(text, "guess"), _seconds(spoken)
         with self._alone():
             before = self._hypotheses.conflicts
             words = self._hypotheses.update(guess, committed)
@@ -148,7 +148,12 @@ class Session:
 
     def __repr__(self) -> str:
         live = self._live
-        return f"<Session: {live.number} sentences, {live.words_heard} words, {live.knobs}>"
+        sentences, words = live.number, live.words_heard
+        knobs = ", ".join(f"{name}={value}" for name, value in vars(live.knobs).items())
+        return (
+            f"<Session: {sentences} sentence{'s' * (sentences != 1)}, "
+            f"{words} word{'s' * (words != 1)}; {knobs}>"
+        )
 
     # ---- within
 
@@ -217,3 +222,9 @@ def _words(text: str, method: str) -> list[str]:
     if not isinstance(text, str):
         raise UserError(f"{method} takes text, not {type(text).__name__}: give a str.")
     return text.split()
+
+
+def _seconds(spoken: float | None) -> float | None:
+    if not isinstance(spoken, int | float | None):
+        raise UserError(f"spoken is {spoken!r}; it must be a number of seconds, or None.")
+    return spoken
