@@ -186,8 +186,12 @@ def _export(
     from hmt.streaming.record import Record
 
     commands = []
+    every = [point["settings"] for point in points]
+    same = {
+        key: every[0][key] for key in every[0] if all(s.get(key) == every[0][key] for s in every)
+    }
     for point, sentences in zip(points, translations, strict=True):
-        folder = comet / folder_name(point["settings"]) if len(points) > 1 else comet
+        folder = comet / folder_name(point["settings"], same) if len(points) > 1 else comet
         rows = [instance_of(s) if isinstance(s, Record) else s for s in sentences]
         commands.append(export_comet(folder, rows))
     return commands

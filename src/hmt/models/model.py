@@ -20,6 +20,7 @@ from hmt.streaming.recording import record_of
 from hmt.streaming.session import KEPT_SENTENCES, Session
 from hmt.systems.contract import System
 from hmt.systems.stream import Stream
+from hmt.text.capitals import CapitalsReader
 from hmt.text.language_pair import Tokenizers, open_tokenizers
 from hmt.text.symbols import EOS
 
@@ -152,7 +153,8 @@ def load(
         quantise(system.parts)
     elif place.type == "cpu":
         make_ready(system)
-    return Model(system, open_tokenizers(directory), config)
+    source, target = open_tokenizers(directory)
+    return Model(system, (CapitalsReader(source.backend), target), config)
 
 
 def _device(name: str) -> torch.device:

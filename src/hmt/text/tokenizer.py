@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
+from typing import Self
 
 import tokenizers as hf
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
@@ -46,7 +47,7 @@ class Tokenizer:
     def __init__(self, backend: hf.Tokenizer) -> None:
         # Text that happens to read "</s>" is text: it must not end the sentence.
         backend.encode_special_tokens = True
-        self._backend = backend
+        self.backend = backend
         self._symbols = _symbols(backend)
         self.pieces = _pieces(backend, self._symbols)
         self.size = len(self.pieces)
@@ -74,19 +75,19 @@ class Tokenizer:
     def normalize(self, text: str) -> str:
         """`text` as the vocabulary sees it: composed, lower-cased if so trained, single spaces."""
         text = " ".join(_clean(text).split())
-        normalizer = self._backend.normalizer
+        normalizer = self.backend.normalizer
         return text if normalizer is None else str(normalizer.normalize_str(text))
 
     def to_json(self) -> str:
         """The contents of the tokenizer file."""
-        return self._backend.to_str(pretty=True)
+        return self.backend.to_str(pretty=True)
 
     def save(self, path: str | Path) -> None:
         """Write the tokenizer file."""
         write_atomically(Path(path), self.to_json())
 
     @classmethod
-    def load(cls, path: str | Path) -> "Tokenizer":
+    def load(cls, path: str | Path) -> Self:
         """Read a tokenizer file."""
         refuse_special(Path(path))
         try:
@@ -103,7 +104,7 @@ class Tokenizer:
             ) from error
 
     @classmethod
-    def from_json(cls, text: str) -> "Tokenizer":
+    def from_json(cls, text: str) -> Self:
         """A tokenizer from the contents of its file."""
         try:
             backend = hf.Tokenizer.from_str(text)
@@ -112,7 +113,7 @@ class Tokenizer:
         return cls(backend)
 
     def __reduce__(self) -> tuple[object, tuple[str]]:
-        return Tokenizer.from_json, (self.to_json(),)
+        return type(self).from_json, (self.to_json(),)
 
     def _word_ids(self, words: set[str]) -> dict[str, tuple[int, ...]]:
         """Ids of each of these words."""
@@ -120,7 +121,7 @@ class Tokenizer:
         ids = {word: table[word] for word in words if word in table}
         missing = list(words - ids.keys())
         if missing:
-            encodings = self._backend.encode_batch_fast(
+            encodings = self.backend.encode_batch_fast(
                 [_clean(word) for word in missing], add_special_tokens=False
             )
             new = {
