@@ -40,7 +40,7 @@ def test_pieces_depend_on_the_word_alone() -> None:
     """Planted: ids remembered under the word in capitals by the tokenizer itself."""
     words = ["ICH", "HABE", "EU", "ZEIT", "Zeit"]
     alone = [READER.encode(word) for word in words]
-    assert READER.encode(" ".join(words)) == sum(alone, [])
+    assert READER.encode(" ".join(words)) == [id for ids in alone for id in ids]
     assert pickle.loads(pickle.dumps(READER)).encode("ICH") == alone[0]
 
 

@@ -186,10 +186,8 @@ def _export(
     from hmt.streaming.record import Record
 
     commands = []
-    every = [point["settings"] for point in points]
-    same = {
-        key: every[0][key] for key in every[0] if all(s.get(key) == every[0][key] for s in every)
-    }
+    first = points[0]["settings"]
+    same = {key: v for key, v in first.items() if all(p["settings"].get(key) == v for p in points)}
     for point, sentences in zip(points, translations, strict=True):
         folder = comet / folder_name(point["settings"], same) if len(points) > 1 else comet
         rows = [instance_of(s) if isinstance(s, Record) else s for s in sentences]

@@ -16,6 +16,11 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+OTHER_BLEU = (
+    "The paper's points are BLEU as it prints them, which is not the %s of this axis: compare "
+    "shapes and latencies, not heights."
+)
+
 
 @app.command()
 def plot(
@@ -38,9 +43,7 @@ def plot(
         help="Name of a system; repeat once per directory, in order. Default: the folder's name.",
     ),
     paper: list[str] = typer.Option(
-        [],
-        help="Add HMT's published points, whose BLEU is not this axis's: iwslt15-small, wmt15-base "
-        "or wmt15-big; repeatable.",
+        [], help="Add HMT's published points: iwslt15-small, wmt15-base or wmt15-big; repeatable."
     ),
 ) -> None:
     """Plot quality over latency, with confidence bands.
@@ -63,13 +66,9 @@ def plot(
     axes = Axes.named(quality, latency or ("token.AL" if paper else "word.LAAL"))
     curves = read_curves(directories, axes, labels)
     _warn_of_differences(curves)
-    if paper:
-        logger.warning(
-            "The paper's points are BLEU as it prints them, which is not the %s of this axis: "
-            "compare shapes and latencies, not heights.",
-            axes.quality_name,
-        )
     curves += [published(name, axes) for name in dict.fromkeys(paper)]
+    if paper:
+        logger.warning(OTHER_BLEU, axes.quality_name)
     if output:
         save_figure(curve_figure(curves, axes), output)
         logger.info("Figure: %s", output)
