@@ -79,8 +79,14 @@ def test_recipes_parse_and_state_command_cost_and_score(path: Path) -> None:
         system, config = SYSTEMS[stage.model.system], stage.model.config
         from_plain(system.Config, {**config, "dims": {**config.get("dims", {}), **sizes}}, "config")
         from_plain(system.Knobs, stage.model.knobs, "knobs")
-    head = path.read_text(encoding="utf-8").split("\n\n")[0]
-    assert "hmt train" in head, "a recipe states its command at its top"
+    head = path.read_text(encoding="utf-8").partition("\noutput = ")[0]
+    assert f"hmt train {path.relative_to(ROOT)}" in head, "a recipe states its command at its top"
+    for word in ("Cost", "Reached"):
+        (stated,) = re.findall(rf"^# {word}: (.+)$", head, re.MULTILINE)
+        if not re.match(r"not (run|measured) ", stated):
+            assert re.search(r"\d", stated), f"{word} needs a figure: {stated}"
+    if "# Cost: not" not in head:
+        assert re.search(r"# Cost: .*\(\d{4}-\d\d-\d\d, commit [0-9a-f]{7}", head), "date, commit"
 
 
 def test_versions_agree() -> None:
