@@ -224,7 +224,8 @@ def test_simuleval_ends_whatever_is_said(tmp_path: Path) -> None:
     answer = simuleval(
         "--model", folder, "--source", source, "--target", source, "--output", tmp_path / "out"
     )
-    lines = [json.loads(line) for line in (tmp_path / "out" / "instances.log").read_text().splitlines()]
+    written = (tmp_path / "out" / "instances.log").read_text()
+    lines = [json.loads(line) for line in written.splitlines()]
     assert len(lines) == 6, answer.stderr
     records: list[Record] = load(folder).translate(source.read_text().split("\n")[:-1])
     assert [line["prediction"] for line in lines] == [record.prediction for record in records]

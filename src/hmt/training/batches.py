@@ -81,7 +81,7 @@ def plan_by_length(corpus: Pairs, limit: int) -> Epoch:
 def check_lengths(corpus: Pairs, limit: int) -> None:
     """Refuse a corpus with a sentence that no batch can hold."""
     if not len(corpus):
-        raise UserError("The corpus has no sentence pairs: prepare it anew.")
+        raise UserError("The corpus has no sentence pairs: prepare it again.")
     longest = max(int(corpus.source_lengths.max()), int(corpus.target_lengths.max()))
     if longest > limit:
         raise UserError(
