@@ -2,6 +2,8 @@
 
 import re
 import shlex
+import shutil
+import subprocess
 import tomllib
 from pathlib import Path
 
@@ -13,6 +15,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```(\w*)\n(.*?)```", README, re.DOTALL)
 COMMANDS = re.findall(r"^hmt .*$", README, re.MULTILINE)
 RECIPES = sorted((ROOT / "recipes").rglob("*.toml"))
+PATCHES = sorted((ROOT / "tests" / "planted").glob("*.patch"))
 
 
 @pytest.mark.parametrize("line", COMMANDS)
@@ -97,3 +100,16 @@ def test_versions_agree() -> None:
     assert f"## {__version__}" in (ROOT / "CHANGELOG.md").read_text()
     # the pinned torch keeps a plain install small and reproducible
     assert "torch==2.13.0" in (ROOT / "constraints.txt").read_text().splitlines()
+
+
+@pytest.mark.parametrize("patch", PATCHES, ids=lambda path: path.stem)
+def test_planted_bugs_fit_the_code(patch: Path) -> None:
+    """`make planted` takes long; that each bug still applies and names real tests is seen here."""
+    if shutil.which("git") is None:
+        pytest.skip("git is not installed")
+    command = ["git", "apply", "--check", str(patch)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    for test in patch.read_text(encoding="utf-8").split("\n", 1)[0].split()[1:]:
+        path, _, name = test.partition("::")
+        assert f"def {name}(" in (ROOT / path).read_text(encoding="utf-8"), test
