@@ -34,7 +34,7 @@ IN_THE_DARK = "@media (prefers-color-scheme: dark){svg{filter:invert(.93) hue-ro
 
 @contextmanager
 def drawing() -> Iterator[None]:
-    """Settings for everything that is drawn here; a missing matplotlib is told in a sentence."""
+    """Settings for everything that is drawn here; a missing matplotlib is a UserError."""
     # they report on font caches, on missing glyphs, and on every step of putting fonts into a file
     reports = {name: logging.getLogger(name) for name in ("matplotlib", "fontTools")}
     levels = {name: report.level for name, report in reports.items()}

@@ -58,7 +58,7 @@ class Model:
         return f"<Model: {self.config.system}, {languages}, {size:,} parameters; {knobs}>"
 
     def knobs(self, **chosen: Any) -> Any:
-        """Inference settings: the model's own, with some chosen anew."""
+        """Inference settings: the model's defaults, some of them replaced."""
         return self.system.knobs(**{**self.config.knobs, **chosen})
 
     def session(
