@@ -56,7 +56,7 @@ $(SCORERS)/.installed: constraints.txt
 DOCS := .venv-docs
 docs: $(DOCS)/.installed
 	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --quiet --strict
-	@echo "Open build/site/index.html"
+	@echo "Open build/site/index.html; for its search: $(PYTHON) -m http.server -d build/site"
 
 $(DOCS)/.installed: pyproject.toml constraints.txt
 	@test -x $(DOCS)/bin/python || $(PYTHON) -m venv $(DOCS)

@@ -1,24 +1,28 @@
 """The tutorials do what they say: every command and every piece of Python runs, in order.
 
-Trainings are cut to a few updates; everything else runs as a reader would run it.
+Trainings are cut to a few updates; everything else runs as a reader would run it, in one process,
+because loading torch for each command would take most of the time.
 """
 
 import re
-import shutil
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from command_line import call
 from conftest import ROOT
 
 TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
 BLOCK = re.compile(
     r"^```(sh|python|file (?P<name>\S+))\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL
 )
+PIPE = re.compile(r'echo "(?P<given>[^"]*)" \| hmt (?P<rest>.*)')
+FILE = re.compile(r"hmt (?P<rest>.*) < (?P<file>\S+)")
 # name -> what must be there when the tutorial is done
 MADE = {
-    "live": (),
+    "live": ("heard.jsonl",),
     "train": ("data/data.json", "curves/hmt/scores.json", "curves/hmt/lower=2/records.jsonl"),
     "explain": ("why.html", "why.json", "second.html", "curve/lower=2/records.jsonl"),
 }
@@ -31,15 +35,14 @@ def quick(text: str) -> str:
     return re.sub(r'("train"|"valid"|"test"), \d+', r"\1, 60", text)
 
 
-@pytest.fixture
-def hmt_command(tmp_path: Path) -> Path:
-    """A folder for PATH whose `hmt` is the one under test."""
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    script = folder / "hmt"
-    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m hmt "$@"\n')
-    script.chmod(0o755)
-    return folder
+def understood(line: str) -> tuple[list[str], bytes]:
+    """Arguments of hmt and its standard input, for the forms that tutorials use."""
+    if found := PIPE.fullmatch(line):
+        return shlex.split(found["rest"]), found["given"].encode() + b"\n"
+    if found := FILE.fullmatch(line):
+        return shlex.split(found["rest"]), Path(found["file"]).read_bytes()
+    assert line.startswith("hmt "), line
+    return shlex.split(line)[1:], b""
 
 
 def test_there_is_one_for_each_role() -> None:
@@ -49,28 +52,26 @@ def test_there_is_one_for_each_role() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("page", TUTORIALS, ids=lambda path: path.stem)
 def test_a_tutorial_runs(
-    page: Path, tmp_path: Path, hmt_command: Path, monkeypatch: pytest.MonkeyPatch
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("PATH", str(hmt_command), prepend=":")
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    place = tmp_path / "here"
-    place.mkdir()
+    monkeypatch.chdir(tmp_path)
     blocks = list(BLOCK.finditer(page.read_text(encoding="utf-8")))
     assert len(blocks) >= 5
     for block in blocks:
         kind, text = block[1], quick(block["text"])
         if kind.startswith("file"):
-            (place / block["name"]).write_text(text, encoding="utf-8")
-            continue
-        command = ["bash", "-euo", "pipefail", "-c", text]
-        if kind == "python":
-            command = [sys.executable, "-c", text]
-        done = subprocess.run(command, cwd=place, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, f"{text}\n{done.stderr}"
-        assert "Traceback" not in done.stderr
-    missing = [name for name in MADE[page.stem] if not (place / name).exists()]
-    assert not missing
-    shutil.rmtree(place)
+            (tmp_path / block["name"]).write_text(text, encoding="utf-8")
+        elif kind == "python":
+            exec(text, {})
+        else:
+            for line in text.splitlines():
+                if line.startswith("head "):
+                    subprocess.run(shlex.split(line), check=True, capture_output=True)
+                    continue
+                arguments, given = understood(line)
+                answer = call(arguments, capfd, monkeypatch, given)
+                assert answer.code == 0, f"{line}\n{answer.err}"
+    assert not [name for name in MADE[page.stem] if not (tmp_path / name).exists()]
 
 
 def test_the_pictures_of_the_systems_are_those_of_the_script(tmp_path: Path) -> None:
