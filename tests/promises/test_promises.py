@@ -113,3 +113,14 @@ def test_planted_bugs_fit_the_code(patch: Path) -> None:
     for test in patch.read_text(encoding="utf-8").split("\n", 1)[0].split()[1:]:
         path, _, name = test.partition("::")
         assert f"def {name}(" in (ROOT / path).read_text(encoding="utf-8"), test
+
+
+def test_every_page_is_in_the_navigation_of_the_site() -> None:
+    """`make docs` refuses dead links; this needs none of its tools."""
+    site = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    listed = re.findall(r"(\S+\.md)$", site, re.MULTILINE)
+    docs = ROOT / "docs"
+    assert len(listed) == len(set(listed)) and all((docs / page).exists() for page in listed)
+    # pages that are not listed appear under "More"; those that a newcomer needs must be listed
+    assert {"index.md", "install.md", "glossary.md", "systems.md"} <= set(listed)
+    assert {f"tutorials/{path.name}" for path in docs.glob("tutorials/*.md")} <= set(listed)
