@@ -29,7 +29,7 @@ GERMAN = (
     "Wenn es morgen regnet, bleiben wir zu Hause.",
 )
 ON_SCREEN = (
-    "German arrives word by word; below each word stands the English that was shown after it.\n"
+    "German arrives word by word; below each word is the English that was shown after it.\n"
     "Bright words are confident ones."
 )
 IN_LINES = (
