@@ -150,7 +150,8 @@ def _fit(hint: Any, value: Any) -> Any:
 
 def _fit_tuple(inner: tuple[Any, ...], values: Sequence[Any]) -> Any:
     if len(inner) == 2 and inner[1] is Ellipsis:
-        inner = (inner[0],) * len(values)
+        items = _fit_all(inner[0], list(values))
+        return _UNFIT if items is _UNFIT else tuple(items)
     if len(inner) != len(values):
         return _UNFIT
     made = [_fit(hint, value) for hint, value in zip(inner, values, strict=True)]

@@ -9,11 +9,11 @@ import torch
 from hmt.errors import UserError
 from hmt.fast.int8 import quantise
 from hmt.fast.prepacked import make_ready
+from hmt.limits import MAX_SENTENCE_TOKENS
 from hmt.models.directory import ModelConfig, describe, load_system
 from hmt.models.hub import fetch, is_hub_name
 from hmt.streaming.engine import Engine
 from hmt.streaming.events import Event
-from hmt.streaming.live import MAX_SENTENCE_TOKENS
 from hmt.streaming.record import Record
 from hmt.streaming.recording import record_of
 from hmt.streaming.session import KEPT_SENTENCES, Session

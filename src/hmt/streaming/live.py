@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from hmt.limits import MAX_SENTENCE_TOKENS, MAX_WORD_CHARACTERS
 from hmt.streaming import events
 from hmt.streaming.engine import Engine
 from hmt.streaming.events import Ended, Event, Notice, Written
@@ -24,11 +25,6 @@ from hmt.text.sentences import is_end_mark
 from hmt.text.symbols import UNK
 from hmt.text.tokenizer import Tokenizer
 
-# A longer sentence is cut in two: this bounds the memory of a session, whatever is said to it.
-MAX_SENTENCE_TOKENS = 1024
-# Of a longer "word", which nobody speaks or writes, the model reads no more than this.  It always
-# fits a sentence: composing a character makes at most three of it.
-MAX_WORD_CHARACTERS = 300
 # The model must give the end at least this probability, or its full stop is an abbreviation's.
 LEAST_END = math.log(0.2)
 
