@@ -21,5 +21,10 @@ MAX_SENTENCE_TOKENS = 1024
 # Of a longer "word", which nobody speaks or writes, no more than this is read, in text for training
 # as in live text.  It always fits a sentence: composing a character makes at most three of it.
 MAX_WORD_CHARACTERS = 300
+# Of a line of text: a hundred times the longest sentence that can be translated.
+MAX_LINE_BYTES = 1_000_000
+# Natural text is packed to a third, a table of repetitions to a hundredth; beyond a gigabyte, more
+# than this is a file made to fill a disk.
+MOST_INFLATION = 200
 # A vocabulary entry is one word or less; end marks and a few decomposed characters may be added.
 MAX_SYMBOL_CHARACTERS = 4 * MAX_WORD_CHARACTERS

@@ -3,9 +3,12 @@
 Each is refused by a UserError, within seconds and without the memory that it asks for.
 """
 
+import gzip
 import json
 import resource
 import shutil
+import sys
+import tracemalloc
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,11 +19,15 @@ import torch
 from safetensors.torch import save_file
 
 import hmt
+from hmt.cli import _words
 from hmt.errors import UserError
 from hmt.models.fairseq.checkpoint import read_checkpoint
 from hmt.models.fairseq.convert import import_system
 from hmt.models.model import PRETRAINED
-from hmt.text.tokenizer import Tokenizer
+from hmt.streaming.events import Notice
+from hmt.text.lines import scan
+from hmt.text.symbols import UNK
+from hmt.text.tokenizer import Tokenizer, train_bpe, train_words
 
 MOST = 2 << 30  # bytes beyond what the test process has already
 
@@ -200,3 +207,97 @@ def test_a_part_that_comes_twice_is_the_one_that_was_checked(directory: Path) ->
     for changed in (text.replace("{", f'{{"normalizer": {evil},', 1),):
         path.write_text(changed, encoding="utf-8")
         assert Tokenizer.load(path).encode("banane") == expected
+
+
+# Text without end
+
+
+def test_a_word_without_end_is_read_to_its_bound() -> None:
+    tokenizer = Tokenizer.load(PRETRAINED / "tokenizer.json")
+    ids = tokenizer.encode("ab" * 500_000)
+    assert ids == tokenizer.encode("ab" * 150)
+    # 300 words of 100,000 characters were remembered in 271 MB
+    tracemalloc.start()
+    for n in range(100):
+        tokenizer.encode(f"{n}" + "ab" * 50_000)
+    kept, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert kept < 1_000_000
+
+
+def test_a_vocabulary_of_words_without_end(tmp_path: Path) -> None:
+    """What is learned from can be read again, and the words are those that encoding looks up."""
+    text = ["ab" * 1000 + " b", "a b"]
+    for tokenizer in (train_words(text), train_bpe(text, 20)):
+        again = Tokenizer.from_json(tokenizer.to_json())
+        assert UNK not in again.encode(text[0])
+
+
+def test_a_session_keeps_no_word_without_end() -> None:
+    session = hmt.load().session()
+    session.push("ab" * 500_000 + " endet hier.")
+    session.finish()
+    assert len(session.records[0].source) < 400
+    assert [event.code for event in session.events if isinstance(event, Notice)] == ["long_word"]
+
+
+class Endless:
+    """A descriptor's worth of one character, and how much of it was read."""
+
+    def __init__(self, blocks: int) -> None:
+        self.blocks = blocks
+
+    def __call__(self, descriptor: int) -> bytes:
+        self.blocks -= 1
+        return b"a" * 65_536 if self.blocks >= 0 else b""
+
+
+def test_standard_input_without_a_border(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_words, "_read", Endless(20))
+    monkeypatch.setattr("sys.stdin", sys.__stdin__)
+    first, end = _words.arriving()
+    assert len(first) == 301 and end == "\n"
+    monkeypatch.setattr(_words, "_read", Endless(1 << 40))
+    with pytest.raises(UserError, match="Line 1 of the input has more than 1,000,000"):
+        list(_words.lines_arriving())
+
+
+@pytest.mark.parametrize(("zipped", "lines"), [(False, 0), (True, 0), (False, 7)])
+def test_a_line_of_100_megabytes(tmp_path: Path, zipped: bool, lines: int) -> None:
+    path = tmp_path / "text"
+    with (gzip.open if zipped else open)(path, "wb") as file:  # type: ignore[operator]
+        file.write(b"short\n" * lines)
+        for _ in range(100):
+            file.write(b"a" * 1_000_000)
+        file.write(b"\n")
+    tracemalloc.start()
+    with pytest.raises(UserError, match=f"line {lines + 1}: longer than 1,000,000 bytes"):
+        scan(path)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 10_000_000
+
+
+def test_a_line_at_its_bound(tmp_path: Path) -> None:
+    path = tmp_path / "text"
+    for size in (999_999, 1_000_000, 1_000_001):
+        path.write_bytes(b"x\n" * 1000 + b"a" * size + b"\ny\n")
+        if size > 1_000_000:
+            with pytest.raises(UserError, match="line 1001"):
+                scan(path)
+        else:
+            assert scan(path).lines == 1002
+
+
+def test_a_small_archive_that_never_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hmt.text.lines.ENOUGH", 1 << 20)
+    path = tmp_path / "bomb.gz"
+    path.write_bytes(gzip.compress(b"\n" * 20_000_000))
+    tracemalloc.start()
+    with pytest.raises(UserError, match="more than 200 times its own size"):
+        scan(path)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 10_000_000
+    path.write_bytes(gzip.compress(b"natural text is no bomb\n" * 1000))
+    assert scan(path).lines == 1000

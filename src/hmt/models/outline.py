@@ -16,7 +16,7 @@ def outline(name: str, config: dict[str, Any]) -> System:
 
 
 class _Unfilled(TorchFunctionMode):
-    """Leaves out initial values: drawing none on `meta` loads half of torch, which takes seconds."""
+    """Leaves out initial values: on `meta` they would load half of torch, which takes seconds."""
 
     def __torch_function__(
         self, function: Any, types: Any, args: Any = (), kwargs: Any = None

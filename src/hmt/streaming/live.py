@@ -72,9 +72,10 @@ class Live:
         if self._began_at is None:
             self._began_at = self.engine.clock()
         if len(word) > MAX_WORD_CHARACTERS:
-            message = f"A word of {len(word)} characters: the first {MAX_WORD_CHARACTERS} are read."
+            word = word[:MAX_WORD_CHARACTERS]  # nor is more of it kept
+            message = f"A word is too long: its first {MAX_WORD_CHARACTERS} characters are read."
             self._notices.append(Notice(self.number, self.seconds, "long_word", message))
-        tokens = self.tokenizers[0].encode(word[:MAX_WORD_CHARACTERS])[: self.max_tokens - 1]
+        tokens = self.tokenizers[0].encode(word)[: self.max_tokens - 1]
         self._heard.append(Word(word, tuple(tokens) or (UNK,), spoken))  # every word is a word
         self.words_heard += 1
 

@@ -85,9 +85,13 @@ def read_backend(text: str) -> hf.Tokenizer:
     _check_vocabulary(model.get("vocab"))
     if values.get("added_tokens", []) not in ([], _added_tokens()):
         raise UserError("its added_tokens are not those that hmt writes")
-    with library():
-        # not the text itself, in which a second "normalizer" may follow the one that was checked
-        return hf.Tokenizer.from_str(json.dumps(values))
+    # not the text itself, in which a second "normalizer" may follow the one that was checked
+    checked = json.dumps(values)
+    try:
+        with library():
+            return hf.Tokenizer.from_str(checked)
+    except Exception as error:  # the library raises bare Exception for a malformed file
+        raise UserError(f"not a tokenizer: {error}") from error
 
 
 def _check_parts(parts: dict[str, Any]) -> None:
@@ -114,15 +118,13 @@ def _check_vocabulary(vocabulary: Any) -> None:
 
 @contextmanager
 def library() -> Iterator[None]:
-    """Calls of the library: its panics, which are no Exceptions, and its errors are the file's."""
+    """Around calls of the library, whose panics are no Exceptions and would end a server."""
     try:
         yield
-    except Exception as error:
-        raise UserError(f"not a tokenizer: {error}") from error
     except BaseException as error:
         if type(error).__name__ != "PanicException":
             raise
-        raise UserError(f"the tokenizers library failed on it ({error})") from None
+        raise UserError(f"The tokenizers library failed: {error}.") from None
 
 
 @cache

@@ -11,6 +11,7 @@ from tokenizers import models, trainers
 
 from hmt.errors import UserError
 from hmt.files import refuse_special, write_atomically
+from hmt.limits import MAX_WORD_CHARACTERS
 from hmt.text import backends
 from hmt.text.backends import END_OF_WORD, MARK
 from hmt.text.pieces import Detokenizer, Piece
@@ -51,7 +52,10 @@ class Tokenizer:
         self._remembered: dict[str, tuple[int, ...]] = {}
 
     def encode(self, text: str) -> list[int]:
-        """Ids of `text` without an end token: the ids of its words, one after the other; (J,)."""
+        """Ids of `text` without an end token: the ids of its words, one after the other; (J,).
+
+        Of a word of more than MAX_WORD_CHARACTERS the rest is not read.
+        """
         return self.encode_batch([text])[0]
 
     def encode_batch(self, lines: Sequence[str]) -> list[list[int]]:
@@ -116,7 +120,8 @@ class Tokenizer:
         if missing:
             with backends.library():
                 encodings = self._backend.encode_batch_fast(
-                    [_clean(word) for word in missing], add_special_tokens=False
+                    [_clean(word[:MAX_WORD_CHARACTERS]) for word in missing],
+                    add_special_tokens=False,
                 )
             new = {
                 word: tuple(id if UNK < id < self.size else UNK for id in encoding.ids)
@@ -164,7 +169,8 @@ def train_words(lines: Iterable[str], min_count: int = 1, *, lowercase: bool = F
         special_tokens=list(SPECIALS),
         show_progress=False,
     )
-    backend.train_from_iterator(_one_spaced(lines), trainer)
+    with backends.library():
+        backend.train_from_iterator(_one_spaced(lines), trainer)
     if backend.get_vocab_size() == len(SPECIALS):
         raise UserError(f"The text for the vocabulary has no word that occurs {min_count} times.")
     return Tokenizer(backend)
@@ -189,8 +195,7 @@ def bpe_tokenizer_from_codes(codes: Iterable[str], dictionary: Sequence[str]) ->
     steps = chain.from_iterable((left, right, left + right) for left, right in merges)
     for symbol in (SCAFFOLD, *steps):
         vocabulary.setdefault(symbol, len(vocabulary))
-    with backends.library():
-        return Tokenizer(backends.given_pieces(vocabulary, merges))
+    return Tokenizer(backends.given_pieces(vocabulary, merges))
 
 
 def _fit_bpe(
@@ -209,15 +214,19 @@ def _fit_bpe(
         limit_alphabet=characters,
         show_progress=False,
     )
-    backend.train_from_iterator(_one_spaced(lines), trainer)
+    with backends.library():
+        backend.train_from_iterator(_one_spaced(lines), trainer)
     if backend.get_vocab_size() <= len(SPECIALS) + 1:
         raise UserError("The text for the vocabulary has no words.")
     return Tokenizer(backend)
 
 
 def _one_spaced(lines: Iterable[str]) -> Iterator[str]:
-    """Lines in which only spaces separate words: the library knows fewer separators than Python."""
-    return (" ".join(_clean(line).split()) for line in lines)
+    """Lines in which only spaces separate words: the library knows fewer separators than Python.
+
+    Of a word without end no more is learned from than will be read.
+    """
+    return (" ".join(word[:MAX_WORD_CHARACTERS] for word in _clean(line).split()) for line in lines)
 
 
 def _clean(text: str) -> str:
