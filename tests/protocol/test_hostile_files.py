@@ -14,20 +14,30 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+import training_runs as tiny
 from safetensors.torch import save_file
 
 import hmt
+from hmt.analysis.explanation import Explanation
 from hmt.cli import _words
 from hmt.errors import UserError
+from hmt.evaluation.logs import read_log
+from hmt.evaluation.points import read_points
+from hmt.evaluation.records import read_records
+from hmt.evaluation.talks import Held
 from hmt.models.fairseq.checkpoint import read_checkpoint
 from hmt.models.fairseq.convert import import_system
 from hmt.models.model import PRETRAINED
 from hmt.streaming.events import Notice
+from hmt.text.corpus import read_data
 from hmt.text.lines import scan
 from hmt.text.symbols import UNK
 from hmt.text.tokenizer import Tokenizer, train_bpe, train_words
+from hmt.training import train
+from hmt.training.recipe import load_recipe
 
 MOST = 2 << 30  # bytes beyond what the test process has already
 
@@ -301,3 +311,116 @@ def test_a_small_archive_that_never_ends(tmp_path: Path, monkeypatch: pytest.Mon
     assert peak < 10_000_000
     path.write_bytes(gzip.compress(b"natural text is no bomb\n" * 1000))
     assert scan(path).lines == 1000
+
+
+# Files that no parser expects
+
+
+DEEP = "[" * 100_000 + "]" * 100_000
+WIDE = "9" * 400
+
+
+@pytest.mark.parametrize("value", [DEEP, "[" * 60 + "]" * 60, WIDE, "9" * 5000, '{"a":' * 900])
+def test_deep_and_endless_json(directory: Path, value: str) -> None:
+    """In every file of a model and of an evaluation; in places, too, where anything may stand."""
+    config = (directory / "config.json").read_text(encoding="utf-8")
+    for text in (config.replace('"facts": {', f'"facts": {{"x": {value},'), value):
+        (directory / "config.json").write_text(text, encoding="utf-8")
+        with pytest.raises(UserError, match=r"config\.json"):
+            hmt.load(directory)
+    path = directory / "hostile"
+    path.write_text(f'{{"settings": {value}}}\n', encoding="utf-8")
+    for read in (read_records, read_log, read_points, Tokenizer.load):
+        with pytest.raises(UserError, match="hostile"):
+            read(path)
+    for parse in (Explanation.from_json, Held.from_json):
+        with pytest.raises(UserError):
+            parse(path.read_text(encoding="utf-8"))
+    path.with_name("data.json").write_text(f'{{"format": 1, "x": {value}}}')
+    with pytest.raises(UserError, match="run hmt prepare again"):
+        read_data(directory)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"x = {DEEP}",
+        f"x = {'9' * 5000}",
+        f"seed = 0x{'f' * 9000}",
+        f"seed = {WIDE}",
+        "a." * 60 + "a = 1",
+        "a." * 20_000 + "a = 1",
+        "x = " + "{a = " * 1000 + "1" + "}" * 1000,
+    ],
+)
+def test_deep_and_endless_toml(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "recipe.toml"
+    path.write_text(f'output = "x"\ndata.directory = "y"\n{text}\n')
+    with pytest.raises(UserError):
+        load_recipe(path)
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny.prepare_toy(tmp_path_factory.mktemp("toy"))
+
+
+@pytest.mark.parametrize(
+    ("file", "place", "value", "reason"),
+    [
+        ("train.source.tokens", 3, 60_000, "has the id 60000, but the tokenizer"),
+        ("train.target.tokens", 0, 60_000, "has the id 60000, but the tokenizer"),
+        ("train.target.offsets", 2, -5, "do not rise"),
+        ("train.source.offsets", 2, 2**62, "do not rise"),
+        ("train.source.offsets", 0, 1, "speaks of"),
+        ("train.source.offsets", -1, 2**62, "speaks of"),
+    ],
+)
+def test_numbers_out_of_place_in_prepared_data(
+    prepared: Path, tmp_path: Path, file: str, place: int, value: int, reason: str
+) -> None:
+    copy = Path(shutil.copytree(prepared, tmp_path / "data"))
+    edit(copy / "data.json", lambda values: values.update(digests={}))
+    kind = "<i8" if file.endswith("offsets") else "<u2"
+    numbers = np.fromfile(copy / file, dtype=kind)
+    numbers[place] = value
+    numbers.tofile(copy / file)
+    with pytest.raises(UserError, match=reason):
+        train(tiny.recipe(copy, tmp_path / "run"))
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("dtype", "object"),
+        ("dtype", 3),
+        ("report", []),
+        ("report", {"splits": {"train": 3}}),
+        ("files", {"train": "x"}),
+        ("digests", {"train.source.tokens": 3}),
+        ("digests", {"../../etc/passwd.json": "x"}),
+        ("format", [1]),
+        ("settings", None),
+    ],
+)
+def test_wrong_types_in_data_json(prepared: Path, tmp_path: Path, key: str, value: object) -> None:
+    copy = Path(shutil.copytree(prepared, tmp_path / "data"))
+    edit(copy / "data.json", lambda values: values.update({key: value}))
+    with pytest.raises(UserError):
+        train(tiny.recipe(copy, tmp_path / "run"))
+
+
+def test_a_panic_of_the_library_is_an_error() -> None:
+    """Panics of Rust derive from BaseException, which nothing that serves many would catch."""
+
+    class PanicException(BaseException):
+        pass
+
+    class Panicking:
+        def encode_batch_fast(self, *_: object, **__: object) -> None:
+            raise PanicException("index out of bounds")
+
+    tokenizer = Tokenizer.load(PRETRAINED / "tokenizer.json")
+    tokenizer._backend = Panicking()  # type: ignore[assignment]
+    with pytest.raises(UserError, match="index out of bounds"):
+        tokenizer.encode("unheard")

@@ -36,14 +36,24 @@ def serve(
     frame_ancestors: str = typer.Option("'none'", help="Who may embed the captions view."),
     captions: Path | None = typer.Option(None, help="Folder for the captions of rooms."),
     name: str = typer.Option("a1", help="Name of this process; part of every session's id."),
-    places: int = typer.Option(300, min=1, help="Live sessions at once."),
-    per_address: int = typer.Option(20, min=1, help="Live sessions from one address."),
-    delay_ms: int = typer.Option(250, min=1, help="p95 delay above which newcomers are refused."),
-    words_per_second: int = typer.Option(20, min=1, help="Words per second of one session."),
-    idle_seconds: int = typer.Option(600, min=1, help="Silence after which a session ends."),
-    gather_ms: float = typer.Option(0.0, min=0, help="Wait for company when many are live."),
-    drain_seconds: float = typer.Option(20.0, min=0, help="Time for open sentences on SIGTERM."),
-    threads: int = typer.Option(0, min=0, help="Cores of the engine; 0: all but one."),
+    places: int = typer.Option(300, min=1, max=100_000, help="Live sessions at once."),
+    per_address: int = typer.Option(20, min=1, max=100_000, help="Live sessions from one address."),
+    delay_ms: int = typer.Option(
+        250, min=1, max=3_600_000, help="p95 delay above which newcomers are refused."
+    ),
+    words_per_second: int = typer.Option(
+        20, min=1, max=10_000, help="Words per second of one session."
+    ),
+    idle_seconds: int = typer.Option(
+        600, min=1, max=31_536_000, help="Silence after which a session ends."
+    ),
+    gather_ms: float = typer.Option(
+        0.0, min=0, max=10_000, help="Wait for company when many are live."
+    ),
+    drain_seconds: float = typer.Option(
+        20.0, min=0, max=86_400, help="Time for open sentences on SIGTERM."
+    ),
+    threads: int = typer.Option(0, min=0, max=1024, help="Cores of the engine; 0: all but one."),
     device: str = DEVICE,
     trust: bool = TRUST,
     int8: bool = INT8,
