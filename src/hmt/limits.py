@@ -18,6 +18,7 @@ MOST_PARTS = 16  # Transformers in one system; the adaptive policy's paper has t
 
 # A longer sentence is cut in two: this bounds the memory of a session, whatever is said to it.
 MAX_SENTENCE_TOKENS = 1024
+MOST_SLOTS = 10_000  # sentences side by side; beyond that memory runs out and nothing gets faster
 # Of a longer "word", which nobody speaks or writes, no more than this is read, in text for training
 # as in live text.  It always fits a sentence: composing a character makes at most three of it.
 MAX_WORD_CHARACTERS = 300

@@ -183,7 +183,11 @@ def compose_system(name: str, directories: Sequence[Path], trust: bool = False) 
 def read_config(directory: Path) -> ModelConfig:
     """The configuration of a model directory."""
     path = directory / CONFIG
-    if not path.is_file():
+    try:
+        is_there = path.is_file()
+    except OSError as error:  # a name that is too long, a folder that may not be read
+        raise UserError(f"{directory} cannot be opened ({error.strerror}).") from None
+    if not is_there:
         raise UserError(f"{directory} is not a model directory: it has no {CONFIG}.")
     try:
         values = json_object(path.read_text(encoding="utf-8"))
