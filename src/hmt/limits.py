@@ -16,7 +16,7 @@ DIMS = {
 }
 MOST_PARTS = 16  # Transformers in one system; the adaptive policy's paper has ten
 
-# A longer sentence is cut in two: this bounds the memory of a session, whatever is said to it.
+# A longer sentence is cut in two: this bounds the memory of a session for any input.
 MAX_SENTENCE_TOKENS = 1024
 MOST_SLOTS = 10_000  # sentences side by side; beyond that memory runs out and nothing gets faster
 # Of a longer "word", which nobody speaks or writes, no more than this is read, in text for training
