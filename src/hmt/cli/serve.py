@@ -21,6 +21,11 @@ MODELS = typer.Argument(None, metavar="[MODEL]...", help=MODELS_HELP)
 LANGUAGES = typer.Option(None, help="Source and target, as de:en, where a model names none.")
 TOKENS = typer.Option(None, help="Tokens that are needed: lines of name, SHA-256, scopes.")
 ORIGINS = typer.Option([], help="Web pages elsewhere that may use this server.")
+DELAY = typer.Option(250, min=1, max=3_600_000, help="p95 delay above which newcomers are refused.")
+WORDS = typer.Option(20, min=1, max=10_000, help="Words per second of one session.")
+IDLE = typer.Option(600, min=1, max=31_536_000, help="Silence after which a session ends.")
+GATHER = typer.Option(0.0, min=0, max=10_000, help="Wait for company when many are live.")
+DRAIN = typer.Option(20.0, min=0, max=86_400, help="Time for open sentences on SIGTERM.")
 
 
 @app.command()
@@ -38,21 +43,11 @@ def serve(
     name: str = typer.Option("a1", help="Name of this process; part of every session's id."),
     places: int = typer.Option(300, min=1, max=100_000, help="Live sessions at once."),
     per_address: int = typer.Option(20, min=1, max=100_000, help="Live sessions from one address."),
-    delay_ms: int = typer.Option(
-        250, min=1, max=3_600_000, help="p95 delay above which newcomers are refused."
-    ),
-    words_per_second: int = typer.Option(
-        20, min=1, max=10_000, help="Words per second of one session."
-    ),
-    idle_seconds: int = typer.Option(
-        600, min=1, max=31_536_000, help="Silence after which a session ends."
-    ),
-    gather_ms: float = typer.Option(
-        0.0, min=0, max=10_000, help="Wait for company when many are live."
-    ),
-    drain_seconds: float = typer.Option(
-        20.0, min=0, max=86_400, help="Time for open sentences on SIGTERM."
-    ),
+    delay_ms: int = DELAY,
+    words_per_second: int = WORDS,
+    idle_seconds: int = IDLE,
+    gather_ms: float = GATHER,
+    drain_seconds: float = DRAIN,
     threads: int = typer.Option(0, min=0, max=1024, help="Cores of the engine; 0: all but one."),
     device: str = DEVICE,
     trust: bool = TRUST,
