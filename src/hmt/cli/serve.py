@@ -94,7 +94,7 @@ def serve(
 def _check_extra() -> None:
     try:
         import hmt.server.running  # noqa: F401
-    except ImportError as error:
+    except ModuleNotFoundError as error:  # any other is for want of memory
         raise UserError(
             f"{error.name} is not installed; install what serving needs: pip install hmt[serve]."
         ) from None
