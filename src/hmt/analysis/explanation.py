@@ -14,8 +14,9 @@ from hmt.metrics.latency import checked_reads
 from hmt.models.model import Model
 from hmt.plain import from_plain, json_object, shortened
 from hmt.streaming.record import Record
+from hmt.text.backends import MARK
 from hmt.text.symbols import BOS, EOS, PAD, SPECIALS
-from hmt.text.tokenizer import CONTINUES, MARK, Tokenizer
+from hmt.text.tokenizer import CONTINUES, Tokenizer
 
 FORMAT = 1
 END = "(end)"
