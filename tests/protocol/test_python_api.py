@@ -65,7 +65,6 @@ MISTAKES: dict[str, Callable[[hmt.Model], object]] = {
     "no text": lambda model: model.translate(None),  # type: ignore[arg-type]
     "bytes": lambda model: model.translate([b"Ja."]),  # type: ignore[list-item]
     "a sentence that is None": lambda model: model.translate(["Ja.", None]),  # type: ignore[list-item]
-    "a generator": lambda model: model.translate(t for t in ["Ja."]),  # type: ignore[arg-type]
     "a batch in words": lambda model: model.translate(["Ja."], batch="x"),  # type: ignore[arg-type]
     "a word that is a number": lambda model: model.session().push(3),  # type: ignore[arg-type]
     "a time in words": lambda model: model.session().push("Ja", spoken="x"),  # type: ignore[arg-type]

@@ -14,7 +14,6 @@ MODEL_HELP = (
     "Default: the German-English model that ships with hmt."
 )
 MODEL = typer.Argument(None, metavar="MODEL", help=MODEL_HELP)
-MAX_BATCH = 10_000  # sentences side by side; beyond that memory runs out and nothing gets faster
 DEVICE = typer.Option("cpu", help="Device to compute on: cpu, cuda, cuda:1 ...")
 INT8 = typer.Option(
     False, "--int8", help="Store linear layers in 8 bits: faster for large models, CPU only."
@@ -36,7 +35,7 @@ def names_model(text: str) -> bool:
 def open_model(
     model: str | None, device: str = "cpu", int8: bool = False, trust: bool = False
 ) -> "Model":
-    """Load a model onto a device that this machine has; None is the model that ships."""
+    """Load a model; None is the one that ships."""
     from hmt.models.model import load
 
     return load(model, device, int8, trust)

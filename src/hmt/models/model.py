@@ -1,6 +1,6 @@
 """A model: a system with the tokenizers of its two languages, as `hmt.load` returns it."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +9,13 @@ import torch
 from hmt.errors import UserError
 from hmt.fast.int8 import quantise
 from hmt.fast.prepacked import make_ready
+from hmt.limits import MAX_SENTENCE_TOKENS, MOST_SLOTS
 from hmt.models.directory import ModelConfig, describe, load_system
 from hmt.models.hub import fetch, is_hub_name
 from hmt.models.weights import count_parameters
+from hmt.plain import shortened
 from hmt.streaming.engine import Engine
 from hmt.streaming.events import Event
-from hmt.streaming.live import MAX_SENTENCE_TOKENS
 from hmt.streaming.record import Record
 from hmt.streaming.recording import record_of
 from hmt.streaming.session import KEPT_SENTENCES, Session
@@ -94,7 +95,7 @@ class Model:
         other fields of `hmt.Record`.
         """
         records = dict(self.translate_each(lines, batch, **knobs))
-        return [records[n] for n in range(len(lines))]
+        return [records[n] for n in range(len(records))]
 
     def translate_each(
         self, lines: Sequence[str], batch: int = 64, **knobs: Any
@@ -102,13 +103,11 @@ class Model:
         """As `translate`, each record with its place as soon as it is complete."""
         if isinstance(lines, str):
             raise UserError("One text was given; give a list of sentences, as in [text].")
-        if not isinstance(lines, Sequence):
-            raise UserError(f"A {type(lines).__name__} was given; give a list of sentences.")
-        for n, line in enumerate(lines):
-            if not isinstance(line, str):
-                raise UserError(f"Sentence {n + 1} is a {type(line).__name__}; give a str.")
-        if not isinstance(batch, int) or batch < 1:
-            raise UserError(f"batch = {batch!r}: give 1 or more sentences side by side.")
+        lines = _texts(lines)
+        if not isinstance(batch, int) or not 1 <= batch <= MOST_SLOTS:
+            raise UserError(
+                f"batch = {shortened(batch)}: give 1 to {MOST_SLOTS:,} sentences side by side."
+            )
         sources = self.source_tokenizer.encode_batch(list(lines))
         for n, source in enumerate(sources):
             if len(source) >= MAX_SENTENCE_TOKENS:
@@ -131,6 +130,17 @@ class Model:
         return record_of(stream, self.tokenizers, source, index)
 
 
+def _texts(lines: object) -> list[str]:
+    """A list of sentences, and nothing else."""
+    if not isinstance(lines, Iterable):
+        raise UserError(f"translate takes a list of sentences, not {type(lines).__name__}.")
+    texts = list(lines)
+    for n, text in enumerate(texts, 1):
+        if not isinstance(text, str):
+            raise UserError(f"Sentence {n} is {type(text).__name__}, not text: give a str.")
+    return texts
+
+
 def load(
     path: str | Path | None = None, device: str = "cpu", int8: bool = False, trust: bool = False
 ) -> Model:
@@ -143,7 +153,7 @@ def load(
     if int8 and place.type != "cpu":
         raise UserError(f"int8 is for the CPU, not for {device}: leave out one of the two.")
     if not isinstance(path, str | Path | None):
-        raise UserError(f"A model is named by a str or a Path, not by a {type(path).__name__}.")
+        raise UserError(f"load takes a path, not {type(path).__name__}: name a model directory.")
     directory = PRETRAINED if path is None else Path(path)
     if path is not None and is_hub_name(str(path)):
         directory = fetch(str(path))
@@ -158,12 +168,13 @@ def load(
 
 
 def _device(name: str) -> torch.device:
-    """The device of that name, if this machine has it."""
+    """A device that this machine has."""
     try:
         device = torch.device(name)
     except (RuntimeError, TypeError):
         raise UserError(f"There is no device {name!r}; name one like cpu or cuda:0.") from None
-    count = torch.cuda.device_count() if device.type == "cuda" else 0
-    if device.type != "cpu" and (device.index or 0) >= count:
+    # without an index it is the current one; cuda counts none where there is no GPU
+    is_there = device.type == "cuda" and (device.index or 0) < torch.cuda.device_count()
+    if device.type != "cpu" and not is_there:
         raise UserError(f"The device {name!r} is not available on this machine; use cpu.")
     return device
