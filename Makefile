@@ -1,4 +1,4 @@
-# make demo | serve | test | check | cover | planted | attack | scorers | bench | release | lock | clean: all that a developer must know.
+# make demo | serve | test | check | cover | planted | attack | scorers | clients | bench | release | lock | clean: all that a developer must know.
 # Nothing but Python 3.11+ and make is needed; everything else is installed into .venv once.
 
 PYTHON ?= python3
@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 JOBS   ?= 2
 
-.PHONY: demo serve test check cover planted attack scorers bench release lock clean
+.PHONY: demo serve test check cover planted attack scorers clients bench release lock clean
 .DEFAULT_GOAL := test
 
 $(STAMP): pyproject.toml constraints.txt
@@ -49,6 +49,19 @@ $(SCORERS)/.installed: constraints.txt
 	  simuleval==1.1.4 omnisteval==0.1.10 torch==2.13.0 tokenizers safetensors typer rich
 	# only its reader of logs is used, which needs none of its packages for speech
 	$(SCORERS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps simulstream==1.0.0
+	@touch $@
+
+# Other people's clients of the live server, and what looks at its page and its API: they pin other
+# packages than we do. HMT_CLIENTS_VENV=.venv-clients make test
+CLIENTS := .venv-clients
+clients: $(CLIENTS)/.installed
+
+$(CLIENTS)/.installed: Makefile
+	@test -x $(CLIENTS)/bin/python || $(PYTHON) -m venv $(CLIENTS)
+	$(CLIENTS)/bin/python -m pip install --quiet --disable-pip-version-check \
+	  'openai[realtime]==3.49.0' libretranslatepy==2.1.4
+	# only its client of translation sidecars is used, which needs none of its packages for speech
+	$(CLIENTS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps whisperlivekit==0.2.26
 	@touch $@
 
 # A bug planted on purpose must turn the tests red; see tests/planted/README.md.

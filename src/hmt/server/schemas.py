@@ -69,7 +69,8 @@ def _refusals() -> dict[str, Any]:
         code: {"description": what, "content": content}
         for code, what in (
             ("400", "Not as it should be; the message says what would be right."),
-            ("403", "A token is needed."),
+            ("401", "A token is needed."),
+            ("403", "This token does not grant it."),
             ("404", "There is no such thing."),
             ("429", "Too many requests."),
             ("503", "Too busy."),

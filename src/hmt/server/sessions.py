@@ -187,14 +187,20 @@ class Session:
 
     def _update(self, event: messages.Update) -> None:
         change, audio = event.session.hmt, event.session.audio
+        asked, names = self.preferences, ()
         if audio is not UNSET and audio.output is not UNSET and audio.output.language is not UNSET:
             self.served.check_target(audio.output.language)
-        names: tuple[str, ...] = ()
+        if (
+            audio is not UNSET
+            and audio.input is not UNSET
+            and audio.input.transcription is not UNSET
+        ):
+            asked = replace(asked, echo=audio.input.transcription is not None)
         if change is not UNSET:
-            asked = self.preferences.changed(change)
+            asked = asked.changed(change)
             self.served.knobs(asked.knobs)
-            self.preferences = asked
             names = () if change.knobs is UNSET else tuple(change.knobs)
+        self.preferences = asked
         self._hearing.mode = self.preferences.commit
         self.channel.has_detail = self.preferences.detail
         knobs, cuts = self.served.knobs(self.preferences.knobs), self.preferences.cuts

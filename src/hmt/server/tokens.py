@@ -69,13 +69,13 @@ class Tokens:
             found = grant if time.monotonic() < end else None
         return found
 
-    def shorten(self, grant: Grant) -> tuple[str, int]:
+    def shorten(self, grant: Grant, seconds: int = SHORT_SECONDS) -> tuple[str, int]:
         """A secret for a browser, and when it expires (seconds since 1970)."""
         now = time.monotonic()
         self._short = {key: kept for key, kept in self._short.items() if kept[0] > now}
         secret = f"ek_{secrets.token_urlsafe(24)}"
-        self._short[secret] = now + SHORT_SECONDS, grant
-        return secret, int(time.time()) + SHORT_SECONDS
+        self._short[secret] = now + seconds, grant
+        return secret, int(time.time()) + seconds
 
 
 def new_resume_token() -> str:
