@@ -187,20 +187,12 @@ class Session:
 
     def _update(self, event: messages.Update) -> None:
         change, audio = event.session.hmt, event.session.audio
-        asked, names = self.preferences, ()
         if audio is not UNSET and audio.output is not UNSET and audio.output.language is not UNSET:
             self.served.check_target(audio.output.language)
-        if (
-            audio is not UNSET
-            and audio.input is not UNSET
-            and audio.input.transcription is not UNSET
-        ):
-            asked = replace(asked, echo=audio.input.transcription is not None)
-        if change is not UNSET:
-            asked = asked.changed(change)
-            self.served.knobs(asked.knobs)
-            names = () if change.knobs is UNSET else tuple(change.knobs)
+        asked = self.preferences.changed(event.session)
+        self.served.knobs(asked.knobs)
         self.preferences = asked
+        names = () if change is UNSET or change.knobs is UNSET else tuple(change.knobs)
         self._hearing.mode = self.preferences.commit
         self.channel.has_detail = self.preferences.detail
         knobs, cuts = self.served.knobs(self.preferences.knobs), self.preferences.cuts
