@@ -20,7 +20,7 @@ from typing import Any, Self
 from urllib.parse import urlencode
 
 from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed
+from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 Event = dict[str, Any]
 
@@ -111,14 +111,19 @@ class Client:
         token = self.session.get("hmt", {}).get("resume_token")
         query = {name: value for name, value in self._query.items() if value}
         if token:
-            query["resume"] = "1"
+            query["resume"] = self.session["id"]  # by which a proxy finds the server that knows it
         for attempt in range(self._attempts):
-            with contextlib.suppress(OSError, ConnectionClosed):
+            try:
                 self._socket = await connect(
                     f"{self._url}?{urlencode(query)}", additional_headers=self._headers
                 )
                 await self._begin(token)
                 return
+            except (OSError, ConnectionClosed):
+                pass
+            except InvalidStatus as refused:
+                if refused.response.status_code < 500:  # of a proxy, or of a server that is full
+                    raise
             wait = min(0.2 * 2**attempt, LONGEST_WAIT)
             await asyncio.sleep(wait * random.uniform(0.5, 1.0))
         raise ConnectionError(f"{self._url} does not answer.")

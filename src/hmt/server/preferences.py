@@ -33,10 +33,8 @@ class Preferences:
     def changed(self, session: SessionChange) -> "Preferences":
         """With what a client changes, in our words or OpenAI's; says what would be right."""
         change, audio = session.hmt, session.audio
-        asked = self
-        if audio is not UNSET and (heard := audio.input) is not UNSET:
-            if heard.transcription is not UNSET:
-                asked = replace(asked, echo=heard.transcription is not None)
+        heard = UNSET if audio is UNSET or audio.input is UNSET else audio.input.transcription
+        asked = self if heard is UNSET else replace(self, echo=heard is not None)
         return asked if change is UNSET else asked._with(change)
 
     def _with(self, change: HmtChange) -> "Preferences":

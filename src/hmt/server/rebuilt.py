@@ -15,23 +15,23 @@ class Rebuilt:
     def __init__(self, shown: str, leads: bool) -> None:
         self._shown = shown.strip()
         self._leads = leads  # text stands before the sentence
-        self._held: list[Text] = []
+        self.held: list[Text] = []
 
     def hold(self, text: Text) -> None:
         """Keep text until it can be compared."""
-        self._held.append(text)
+        self.held.append(text)
 
     @property
     def fits(self) -> bool:
         """Whether the text continues what the client shows."""
-        text = "".join(event.text for part in self._held for event in part.events)
+        text = "".join(event.text for part in self.held for event in part.events)
         return text.startswith(self._shown)
 
     def rest(self) -> list[Text]:
         """The text behind what the client shows, or all of it if that is something else."""
         skipped = len(self._shown) if self.fits else 0
         parts, leads = [], self._leads and not skipped
-        for part in self._held:
+        for part in self.held:
             events = []
             for event in part.events:
                 text = " " + event.text if leads else event.text

@@ -249,12 +249,15 @@ class Session:
         if self._rebuilt is not None:
             self._rebuilt.hold(text)
             return
+        self._tell(text)
+        if self.audience is not None:
+            self.audience.wrote(text.events)
+        self._note_lag(text)
+
+    def _tell(self, text: Text) -> None:
         by_word = self.preferences.granularity == "word"
         for delta in self._wording.text(text, by_word, self.preferences.detail):
             self.outbox.put(delta)
-        if self.audience is not None:
-            self.audience.wrote(text.events, self._wording.elapsed_ms(text.now))
-        self._note_lag(text)
 
     def _note_lag(self, text: Text) -> None:
         if text.given is None or text.now - text.given < LAGGING_SECONDS:
@@ -370,6 +373,8 @@ class Session:
         offset = max(0, facts.offset - len(facts.shown))
         self._wording = Wording(self.started, facts.sentence, offset)
         self._rebuilt = Rebuilt(facts.shown, leads=offset > 0)
+        if self.audience is not None:
+            self.audience.begins_again(facts.sentence)
         self.outbox.put(
             replies.Resumed(
                 session=self.describe(), hmt=replies.ResumedFacts("rebuilt", self._taken.seq)
@@ -390,4 +395,6 @@ class Session:
             message = "The sentence came out otherwise; it is written anew."
             self.notice("resumed_differently", message)
         for part in rebuilt.rest():
-            self._wrote(part)
+            self._tell(part)
+        for part in rebuilt.held if self.audience is not None else ():
+            self.audience.wrote(part.events)

@@ -224,7 +224,6 @@ function follow(room) {
 		wrote: (text, facts) => transcript.wrote(text, facts),
 		done: finished,
 		state,
-		clear: () => transcript.clear(),
 	}, query.get("lang") ?? undefined);
 	awake();
 }

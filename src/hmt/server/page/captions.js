@@ -52,11 +52,6 @@ class RollUp {
 		}
 		return line;
 	}
-
-	clear() {
-		this.box.replaceChildren();
-		this.line = null;
-	}
 }
 
 const target = new RollUp($("lines"), lines);
@@ -83,6 +78,5 @@ else listen(query.get("room"), {
 		target.add(sentence === last ? text : ` ${text}`, language(track));
 		last = sentence;
 	},
-	clear: () => [target, source].forEach((roll) => roll.clear()),
 	state: (name) => say(name === "waiting" ? "Offline" : ""),
 }, query.get("lang") ?? undefined);

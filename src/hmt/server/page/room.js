@@ -3,29 +3,43 @@
 import { words } from "./client.js";
 
 // `track` is the language to read; without it, the first one that the room has.
-export function listen(room, { heard, tentative, wrote, done, clear, state }, track) {
+export function listen(room, { heard, tentative, wrote, done, state }, track) {
 	const query = new URLSearchParams({ kind: "words,source", wait: 1 });
 	const token = new URLSearchParams(location.search).get("token");
 	if (token) query.set("token", token);
-	let attempts = 0;
+	let attempts = 0, last = -1, count = 0; // which sentence is shown, and how many characters of it
+	// What was shown before, perhaps by another server, is not shown again.
+	const write = (text, sentence, offset = 0) => {
+		if (sentence < last) return;
+		if (sentence > last) [last, count] = [sentence, 0];
+		const rest = [...(offset ? text : text.trimStart())].slice(Math.max(count - offset, 0));
+		count += rest.length;
+		if (rest.length) wrote(rest.join(""), { sentence, track });
+	};
+	const end = (sentence, event) => {
+		if (sentence < last) return;
+		[last, count] = [sentence + 1, 0];
+		done?.(event);
+	};
 	const take = {
 		snapshot({ tracks, state: now }) {
-			clear();
 			track ??= Object.keys(tracks).find((name) => name !== "source");
-			const { sentences = [], open = "" } = tracks[track] ?? {};
+			const { sentences = [], open = "", sentence = last } = tracks[track] ?? {};
+			if (sentence < last) last = -1; // another talk
 			sentences.forEach((text, k) => {
-				wrote(` ${text}`, { sentence: k - sentences.length, track });
-				done?.({});
+				const number = sentence - sentences.length + k;
+				write(text, number);
+				end(number, {});
 			});
-			if (open) wrote(open, { track });
+			write(open, sentence);
 			take.state({ state: now });
 		},
 		delta(event) {
 			if (event.track === "source") return heard(words(event.delta));
 			track ??= event.track;
-			if (event.track === track) wrote(event.delta, event);
+			if (event.track === track) write(event.delta, event.sentence, event.offset);
 		},
-		sentence: (event) => event.track === track && done?.(event),
+		sentence: (event) => event.track === track && end(event.sentence, event),
 		tentative: ({ text }) => tentative?.(text),
 		state: ({ state: now }) => state({ live: "listening", waiting: "away" }[now] ?? now),
 	};

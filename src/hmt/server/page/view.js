@@ -22,8 +22,7 @@ const ink = (confidence) => `c${1 + [0.9, 0.75, 0.6].filter((step) => (confidenc
 
 export class Transcript {
 	constructor(stage, list, onWord) {
-		Object.assign(this, { stage, list, onWord, languages: [], layout: "reading" });
-		this.clear();
+		Object.assign(this, { stage, list, onWord, languages: [], layout: "reading", rows: [], follows: true, gliding: 0 });
 		stage.addEventListener("scroll", () => this.scrolled(), { passive: true });
 		for (const own of ["pointerdown", "wheel", "keydown"]) {
 			stage.addEventListener(own, () => (this.gliding = 0), { passive: true });
@@ -32,11 +31,6 @@ export class Transcript {
 			const word = target.word ?? this.rows.find(({ button }) => button === target)?.target[0];
 			if (word) this.onWord(word);
 		});
-	}
-
-	clear() {
-		Object.assign(this, { rows: [], row: null, follows: true, gliding: 0 });
-		this.list.replaceChildren();
 	}
 
 	// ---- what happens
