@@ -107,10 +107,10 @@ class Talk:
 
     async def until(self, type: str) -> dict[str, Any]:
         """Take events up to the first of a type."""
-        while True:
-            event = await self.next()
-            if event["type"] == type:
-                return event
+        async with asyncio.timeout(60):
+            while (event := await self.next())["type"] != type:
+                pass
+        return event
 
     async def next(self) -> dict[str, Any]:
         event: dict[str, Any] = json.loads(await asyncio.wait_for(self.websocket.recv(), 30))

@@ -178,7 +178,7 @@ class Speaker:
             await asyncio.sleep(0.05)
 
     async def finish(self) -> str:
-        while self.client._unconfirmed:
+        while not self.client.is_accepted:
             await asyncio.sleep(0.05)
         await self.client.close()
         assert self.reading is not None
@@ -237,9 +237,10 @@ async def one_on_each(place: Site, words: list[str], in_rooms: bool) -> list[Spe
 
 async def cut(speaker: Speaker) -> None:
     """As a network does it."""
-    assert speaker.client._socket is not None
-    speaker.client._socket.transport.abort()
-    while speaker.client._socket.close_code is None:
+    before = speaker.client._socket
+    assert before is not None
+    before.transport.abort()
+    while speaker.client._socket in (before, None):
         await asyncio.sleep(0.02)
 
 
@@ -255,7 +256,7 @@ async def talk(place: Site) -> None:
     for speaker in speakers:
         await cut(speaker)
     await asyncio.gather(*(speaker.say(words[8:14]) for speaker in speakers))
-    while any(speaker.client._unconfirmed for speaker in speakers):
+    while not all(speaker.client.is_accepted for speaker in speakers):
         await asyncio.sleep(0.05)
     assert {s: place.host_of(s.client) for s in speakers} == before, "they stick"
     assert sum(host.resumes("kept") for host in place.hosts.values()) >= len(speakers)

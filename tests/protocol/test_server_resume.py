@@ -71,7 +71,7 @@ async def speak(url: str, words: list[str]) -> str:
             for at in range(0, len(words), 3):
                 await client.say(" ".join(words[at : at + 3]))
                 await asyncio.sleep(0.02)
-            while client._unconfirmed:
+            while not client.is_accepted:
                 await asyncio.sleep(0.02)
             await client.close()
 
@@ -99,6 +99,38 @@ def test_a_cut_at_any_byte_loses_and_repeats_nothing(model: Model) -> None:
     with serving(model) as server:
         asyncio.run(run(server))
         assert server.service.metrics.resumes.labels("kept")._value.get() > 5
+
+
+def test_another_server_goes_on_with_the_open_sentence(model: Model) -> None:
+    """A client whose server is gone resumes on one that knows nothing of it.
+
+    Planted bugs: what the client shows is sent again; the words of the open sentence are lost.
+    """
+    words = random.Random(4).choices(WORDS, k=18)
+    expected = piped(model, words)
+
+    async def run(one: Running, other: Running, at: int) -> str:
+        proxy = Proxy(one.port)
+        async with proxy.running() as url, Client(url) as client:
+            await client.say(" ".join(words[:at]))
+            reading = asyncio.create_task(_read(client))
+            while not client.is_accepted:
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(0.05 * (at % 3))
+            proxy.port = other.port
+            assert client._socket is not None
+            client._socket.transport.abort()
+            await client.say(" ".join(words[at:]))
+            while not client.is_accepted:
+                await asyncio.sleep(0.01)
+            await client.close()
+            await asyncio.wait_for(reading, 60)
+            return client.text
+
+    with serving(model) as one, serving(model) as other:
+        for at in range(2, 17, 2):
+            assert asyncio.run(run(one, other, at)) == expected, at
+        assert other.service.metrics.resumes.labels("rebuilt")._value.get() == 8
 
 
 async def _read(client: Client) -> None:
@@ -156,3 +188,26 @@ def test_a_token_is_taken_once_and_takes_over(model: Model) -> None:
 
     with serving(model) as server:
         asyncio.run(run(server))
+
+
+def test_draining_lets_sentences_end(model: Model) -> None:
+    """Planted bug: sessions are closed at once."""
+
+    async def run(server: Running) -> None:
+        async with talking(server) as talk:
+            await talk.append("Nolu ka besi tarum ")
+            loop = server.service._loop
+            assert loop is not None
+            asyncio.run_coroutine_threadsafe(server.service.drain(), loop)
+            notice = await talk.until("session.notice")
+            assert notice["hmt"]["code"] == "going_away"
+            await talk.until("session.closed")
+            assert talk.text == piped(server.model, ["Nolu", "ka", "besi", "tarum"])
+            async with connect(server.url) as late:
+                from live_server import Talk
+
+                assert await Talk(late).code() == 1013
+
+    with serving(model, drain_seconds=5) as server:
+        asyncio.run(run(server))
+        assert server.service.why_not_ready() == "The server is going away."

@@ -227,7 +227,8 @@ class Line:
         try:
             session.rebuild(event.hmt)
         except InvalidError as error:
-            session.refuse(error)
+            self._service.discard(session)
+            raise RefusedError(4400, error.code, error.message) from None
         self._service.metrics.resumes.labels("rebuilt").inc()
         if fresh is None:
             self._begin(session)

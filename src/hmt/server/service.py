@@ -14,7 +14,7 @@ from hmt.server.limits import Guests, Visits
 from hmt.server.metrics import Metrics, RoundMetrics
 from hmt.server.models import Served
 from hmt.server.rooms import Rooms
-from hmt.server.sessions import Session
+from hmt.server.sessions import GOING_AWAY, Session
 from hmt.server.settings import Settings
 from hmt.server.tokens import Tokens
 
@@ -99,10 +99,8 @@ class Service:
         deadline_ms = round(1000 * self.settings.drain_seconds)
         for session in list(self.sessions):
             message = "The server is going away; resume on another."
-            session.notice(
-                "going_away", message, deadline_ms=deadline_ms, resume_token=session.token
-            )
-            session.finish("going_away")
+            session.notice(GOING_AWAY, message, deadline_ms=deadline_ms, resume_token=session.token)
+            session.finish(GOING_AWAY)
         end = time.monotonic() + self.settings.drain_seconds
         while self.sessions and time.monotonic() < end:
             await asyncio.sleep(TICK_SECONDS)
