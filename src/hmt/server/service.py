@@ -147,7 +147,7 @@ class Service:
     def admit(self, served: Served) -> None:
         """Refuse a newcomer rather than slow the others down."""
         if self.is_draining:
-            raise BusyError("The server is going away")
+            raise BusyError("The server is going away", retry_after=1)
         live = sum(session.lost_at is None for session in self.sessions)
         lost = len(self.sessions) - live
         live += self.sidecars
