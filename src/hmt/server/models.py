@@ -28,6 +28,7 @@ NAMES = {
     "vi": "Vietnamese",
     "zh": "Chinese",
 }
+CHOICES = {"attention": ("multiple", "max", "selected"), "policy": ("confidence", "last")}
 MEANINGS = {
     "lower": "source tokens to read before the first word; more is later and surer",
     "states": "moments at which a word may be written; more waits longer where unsure",
@@ -99,6 +100,7 @@ class Served:
                 "default": value,
                 "applies": "now" if name in self.model.system.MOVABLE else "next_sentence",
                 **({"range": self._range(name, value)} if _is_number(value) else {}),
+                **({"choices": self._choices(name)} if name in CHOICES else {}),
                 **({"meaning": MEANINGS[name]} if name in MEANINGS else {}),
             }
             for name, value in default.items()
@@ -109,6 +111,9 @@ class Served:
             return [0.0, 1.0]
         fitting = [value for value in range(PROBED + 1) if self._fits({name: value})]
         return [min(fitting), max(fitting)] if fitting else []
+
+    def _choices(self, name: str) -> list[str]:
+        return [value for value in CHOICES[name] if self._fits({name: value})]
 
     def _fits(self, chosen: dict[str, Knob]) -> bool:
         try:

@@ -144,6 +144,10 @@ class Line:
             self._service.discard(session)
             message = f"Somebody already speaks {served.target} in this room."
             raise RefusedError(4403, "room_taken", message)
+        if self._room is not None:
+            grant = grant_of(self._websocket)
+            assert grant is not None  # or it would not have come in
+            session.room_token = self._service.tokens.invite(grant, self._room.name)
         return session
 
     def _begin(self, session: Session) -> None:

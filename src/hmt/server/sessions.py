@@ -47,6 +47,7 @@ class Session:
         self.outbox = Outbox(limits.pending_bytes)
         self.connection: Connection | None = None
         self.audience: Audience | None = None
+        self.room_token: str | None = None
         self.lost_at: float | None = None
         self.is_over = False
         self.on_over: Callable[[Session], None] = lambda session: None
@@ -82,6 +83,7 @@ class Session:
                 started_at=round(self.started_at, 3),
                 limits=limits.of_a_session(),
                 room=self.room,
+                room_token=self.room_token,
             ),
         )
 

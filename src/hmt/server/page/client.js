@@ -44,7 +44,7 @@ export class Translator {
 		url.protocol = url.protocol.replace("http", "ws");
 		if (this.model) url.searchParams.set("model", this.model);
 		if (this.room) url.searchParams.set("room", this.room);
-		if (this.resumeToken) url.searchParams.set("resume", this.id); // finds its server behind a proxy
+		if (this.resumeToken) url.searchParams.set("resume", this.session.id); // finds its server behind a proxy
 		this.become("connecting");
 		const socket = new WebSocket(url, this.token ? ["hmt.v1", `hmt.token.${this.token}`] : []);
 		this.socket = socket;
@@ -128,7 +128,7 @@ export class Translator {
 	}
 
 	live(session) {
-		this.id = session.id;
+		this.session = session;
 		this.resumeToken = session.hmt.resume_token;
 		this.attempts = 0;
 		this.moves = false;
