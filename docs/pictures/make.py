@@ -1,4 +1,4 @@
-"""Makes the pictures of the live page anew: `python docs/pictures/make.py` (playwright and chromium).
+"""Makes the pictures of the live page anew; needs playwright and chromium.
 
 A server of its own runs with the model that ships; what is seen is what was translated just then.
 """
@@ -34,7 +34,9 @@ def server() -> Iterator[str]:
     running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert running.stdout is not None
     try:
-        yield next(found[0] for line in running.stdout if (found := re.search(r"http://\S+/", line)))
+        yield next(
+            found[0] for line in running.stdout if (found := re.search(r"http://\S+/", line))
+        )
     finally:
         running.terminate()
         running.wait()
@@ -42,10 +44,10 @@ def server() -> Iterator[str]:
 
 def talk(page: Any) -> None:
     """Say everything, and leave the last sentence open."""
-    page.locator("#word").press_sequentially(TALK)
+    page.locator("#word").fill(TALK)
     count = TALK.count(". ")
     page.wait_for_function(f"document.querySelectorAll('.row:not(.open)').length >= {count}")
-    page.locator("#word").press_sequentially(OPEN)
+    page.locator("#word").fill(OPEN)
     page.wait_for_timeout(1500)
 
 
@@ -64,6 +66,7 @@ def main() -> None:
             context = browser.new_context(
                 viewport=size, color_scheme=scheme, bypass_csp=True, reduced_motion="reduce"
             )
+            context.set_default_timeout(120_000)  # machines may be busy
             page = context.new_page()
             page.goto(address + path)
             return page

@@ -1,4 +1,4 @@
-// The page: input, dial, text, room; everything it knows comes from the server's events.
+// The page: input, dial, text, room; all it knows comes from the server's events.
 
 import { Translator, words } from "./client.js";
 import { Dial } from "./dial.js";
@@ -200,14 +200,14 @@ document.addEventListener("change", ({ target: { name, id, value, checked } }) =
 	root.dataset.theme = value;
 	try {
 		localStorage.setItem("hmt.theme", value);
-	} catch { /* storage is forbidden: chosen anew each time */ }
+	} catch { /* storage is forbidden */ }
 });
 $("size").oninput = ({ target }) => root.style.setProperty("--scale", target.value);
 for (const radio of all("[name=theme]")) radio.checked = radio.value === (root.dataset.theme ?? "auto");
 
 // A link carries a token for listening alone, never the speaker's own.
 function share(room, guest) {
-	const link = (path) => new URL(path + encodeURIComponent(room) + (guest ? `&token=${guest}` : ""), document.baseURI).href;
+	const link = (path) => new URL(`${path}${encodeURIComponent(room)}${guest ? `&token=${guest}` : ""}`, document.baseURI).href;
 	$("link-listen").value = link("?listen=");
 	$("link-captions").value = link("captions?room=");
 	$("share-make").hidden = true;

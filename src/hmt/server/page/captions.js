@@ -1,6 +1,4 @@
 // Captions for projector and OBS: words are added to the lowest line; no line is ever reflowed.
-// /captions?room=r with &lines=2 &size=48 &width=42 &source=1 &bg=transparent|light &lang=en
-// &align=bottom|center|top &hide=8 (seconds of silence)
 
 import { listen } from "./room.js";
 import { calm, language, make } from "./view.js";

@@ -8,7 +8,7 @@ export function listen(room, { heard, tentative, wrote, done, state }, track) {
 	const token = new URLSearchParams(location.search).get("token");
 	if (token) query.set("token", token);
 	let attempts = 0, last = -1, count = 0; // which sentence is shown, and how many characters of it
-	// What was shown before, perhaps by another server, is not shown again.
+	// What is shown, perhaps by another server, is left out.
 	const write = (text, sentence, offset = 0) => {
 		if (sentence < last) return;
 		if (sentence > last) [last, count] = [sentence, 0];
@@ -48,7 +48,7 @@ export function listen(room, { heard, tentative, wrote, done, state }, track) {
 		events.onopen = () => (attempts = 0);
 		events.onerror = () => {
 			state("waiting");
-			if (events.readyState !== EventSource.CLOSED) return; // the browser tries again by itself
+			if (events.readyState !== EventSource.CLOSED) return; // it tries again by itself
 			setTimeout(open, Math.min(1000 * 2 ** attempts++, 15_000) * (0.5 + Math.random() / 2));
 		};
 		for (const kind in take) events.addEventListener(kind, ({ data }) => take[kind](JSON.parse(data)));
@@ -57,7 +57,7 @@ export function listen(room, { heard, tentative, wrote, done, state }, track) {
 	open();
 }
 
-// A name that can be read out: no letters or digits that look alike.
+// A name that can be read out: nothing looks alike.
 export function roomName() {
 	const letters = "abcdefghjkmnpqrstuvwxyz23456789";
 	return Array.from(crypto.getRandomValues(new Uint8Array(8)), (byte) => letters[byte % letters.length]).join("");

@@ -17,7 +17,7 @@ export const language = (code) => code ? { lang: code, dir: RTL.test(code) ? "rt
 
 export const calm = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 
-// Four inks; the palest keeps a contrast of 4.5:1. Without a number the ink is full.
+// Four inks; the palest has a contrast of 4.5:1. Without a number the ink is full.
 const ink = (confidence) => `c${1 + [0.9, 0.75, 0.6].filter((step) => (confidence ?? 1) < step).length}`;
 
 export class Transcript {
