@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ROOT
 
+ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
 VENV = os.environ.get("HMT_CLIENTS_VENV", "")
 needs_linters = pytest.mark.skipif(

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import ROOT
 
 pytest.importorskip("starlette", reason="the extra `serve` is not installed")
 pytest.importorskip("msgspec", reason="the extra `serve` is not installed")
@@ -18,7 +17,7 @@ pytest.importorskip("msgspec", reason="the extra `serve` is not installed")
 import webvtt
 from live_server import TEXT, Running, piped, serving, small_model
 
-EXAMPLES = ROOT / "examples" / "live"
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "live"
 SECONDS = 60
 
 
