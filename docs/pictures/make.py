@@ -52,7 +52,9 @@ def talk(page: Any) -> None:
 
 
 def shoot(page: Any, name: str) -> None:
-    """One picture."""
+    """One picture; that this machine is busy is no part of it."""
+    if page.locator("#message").is_visible():
+        page.locator("#message button").click()
     page.screenshot(path=HERE / f"{name}.png", animations="disabled")
 
 

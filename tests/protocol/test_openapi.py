@@ -1,6 +1,6 @@
-"""/openapi.json against the server: schemathesis asks what the document allows, and what it forbids.
+"""/openapi.json against the server: schemathesis asks what the document allows and what it forbids.
 
-It is installed beside the clients of others (`make clients`), because it brings packages of its own:
+It brings packages of its own and is installed beside the clients of others (`make clients`):
     HMT_CLIENTS_VENV=.venv-clients pytest tests/protocol/test_openapi.py
 """
 

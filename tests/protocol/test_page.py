@@ -396,11 +396,11 @@ def hashed(secret: str) -> str:
 def test_links_to_a_room_let_people_listen_and_nothing_else(browser: Any, tmp_path: Path) -> None:
     """Planted bugs: the speaker's own token in the link; a guest's token that may speak."""
     tokens = tmp_path / "tokens"
-    tokens.write_text(f"ana {hashed('own secret')} translate,speak:*\n")
+    tokens.write_text(f"ana {hashed('own-secret')} translate,speak:*\n")
     with serving("--token-file", str(tokens)) as address:
         speaker = browser.new_page()
         speaker.set_default_timeout(MILLISECONDS)
-        speaker.goto(f"{address}#token=own secret")
+        speaker.goto(f"{address}#token=own-secret")
         wait_for(speaker, "document.body.dataset.state === 'live'")
         speaker.get_by_role("button", name="Share").click()
         speaker.get_by_role("button", name="Open a room").click()

@@ -20,6 +20,7 @@ from live_server import Running, Talk, piped, serving, small_model, talking
 from websockets.asyncio.client import connect
 
 from hmt.models.model import Model
+from hmt.server.tokens import EVERYBODY, Tokens
 
 
 @pytest.fixture(scope="module")
@@ -264,3 +265,35 @@ def test_tokens_open_what_their_scopes_say(model: Model, tmp_path: Path) -> None
         bearer = {"Authorization": "Bearer ana"}
         made = httpx.post(f"{server.url.replace('ws:', 'http:')}/client_secrets", headers=bearer)
         assert asyncio.run(code(server, "", made.json()["value"])) == 1000
+
+
+def test_a_guest_listens_in_one_room_while_the_speaker_may_speak(tmp_path: Path) -> None:
+    """Planted bugs: the room is not signed; a link outlives the speaker's line, or its day."""
+    file = tmp_path / "tokens"
+    ana, ben = (
+        f"{n} {hashlib.sha256(n.encode()).hexdigest()} speak:aula\n" for n in ("ana", "ben")
+    )
+    file.write_text(ana + ben)
+    tokens, elsewhere = Tokens(file), Tokens(file)
+    speaker = tokens.find("ana")
+    assert speaker is not None
+    link = tokens.invite(speaker, "aula")
+    assert link is not None
+    for host in (tokens, elsewhere):
+        guest = host.find(link)
+        assert guest is not None and guest.scopes == {"listen:aula"}
+    start, until, signature = link.split("~")
+    for forged in (
+        f"lk_other~{until}~{signature}",
+        f"{start}~{int(until) + 1}~{signature}",
+        f"{start}~{until}~{'0' * 32}",
+        str(tokens.invite(speaker, "other")),  # where the speaker may not speak
+    ):
+        assert tokens.find(forged) is None, forged
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("hmt.server.tokens.time.time", lambda: int(until) + 1.0)
+        assert tokens.find(link) is None
+    file.write_text(ben)
+    tokens.reload()
+    assert tokens.find(link) is None
+    assert Tokens().invite(EVERYBODY, "aula") is None, "nothing is needed where all may come in"

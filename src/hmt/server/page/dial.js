@@ -36,7 +36,7 @@ export class Dial {
 		this.controls[name] = { input, output, usual, isPlain: isWhole || choices };
 		this.set(name, usual);
 		return make("div.knob", {}, make("label", { for: id }, NAMES[name] ?? name), output, input,
-			make("p.quiet.about", { id: `${id}-about` }, meaning));
+			make("p.quiet", { id: `${id}-about` }, meaning));
 	}
 
 	set(name, value) {
