@@ -177,8 +177,9 @@ class Client:
         """Send what was not sent over this connection."""
         async with self._sending:
             for message in list(self._messages):
-                if self._socket is not None and message["hmt"]["seq"] > self._sent:
-                    self._sent = message["hmt"]["seq"]
+                seq = _seq(message)
+                if self._socket is not None and seq > self._sent:
+                    self._sent = seq
                     await self._send(message)
             if self._is_closing:
                 await self._send({"type": "session.close"})
@@ -211,5 +212,9 @@ class Client:
         """Forget messages that neither this server nor another one will need."""
         self._accepted = max(self._accepted, seq)
         needed = self._said[0][0] if self._said else self._accepted + 1
-        while self._messages and self._messages[0]["hmt"]["seq"] < needed:
+        while self._messages and _seq(self._messages[0]) < needed:
             self._messages.popleft()
+
+
+def _seq(message: Event) -> int:
+    return int(message["hmt"]["seq"])
