@@ -21,7 +21,7 @@ from typing import Any, Self
 from urllib.parse import urlencode
 
 from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed
+from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 
 Event = dict[str, Any]
 
@@ -127,11 +127,14 @@ class Client:
         if token:
             query["resume"] = "1"
         self._socket = None  # nothing is sent before the session is resumed
+        url = f"{self._url}?{urlencode(query)}"
         for attempt in range(self._attempts):
-            with contextlib.suppress(OSError, ConnectionClosed, TimeoutError):
-                url = f"{self._url}?{urlencode(query)}"
+            try:
                 await self._begin(await connect(url, additional_headers=self._headers), token)
                 return
+            except (OSError, WebSocketException) as error:
+                if isinstance(error, InvalidStatus) and error.response.status_code < 500:
+                    raise RefusedError(f"{self._url}: {error}.") from None
             wait = min(0.2 * 2**attempt, LONGEST_WAIT)
             await asyncio.sleep(wait * random.uniform(0.5, 1.0))
         raise ConnectionError(f"{self._url} does not answer.")
