@@ -347,7 +347,7 @@ def test_a_pause_ends_a_sentence_and_silence_the_session(model: Model) -> None:
 
 def test_sentences_end_only_where_the_client_says_so(server: Running) -> None:
     """`manual` is a limit of one session: another one cuts as before. Planted bug: both cut."""
-    words = "Nolu ka. Besi tarum! Pelo nolu".split()
+    words = ["Nolu", "ka.", "Besi", "tarum!", "Pelo", "nolu"]
 
     async def run(settings: dict[str, Any]) -> list[str]:
         async with talking(server) as talk:

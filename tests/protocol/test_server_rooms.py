@@ -291,9 +291,9 @@ def test_a_link_with_a_token_lets_listen_and_nothing_else(model: Model, tmp_path
         assert (await asyncio.to_thread(httpx.get, f"{captions}?token=link")).text.strip()
         for wrong in ("", "?token=", "?token=wrong", "?token=ana"):
             assert (await asyncio.to_thread(httpx.get, captions + wrong)).status_code == 403
-        async with talking(server, "room=other", additional_headers=speaker):
-            async with connect(f"{rooms}/other?token=link") as reader:
-                assert await Talk(reader).code() == 4403
+        other = talking(server, "room=other", additional_headers=speaker)
+        async with other, connect(f"{rooms}/other?token=link") as reader:
+            assert await Talk(reader).code() == 4403
         async with connect(f"{server.url}?room=aula&token=link") as thief:
             assert await Talk(thief).code() == 4401
 
