@@ -343,3 +343,67 @@ def test_a_pause_ends_a_sentence_and_silence_the_session(model: Model) -> None:
         assert asyncio.run(run(server)) == 4408
         assert not server.service.sessions
         assert len(server.service.served["xx-yy"].conductor.engine.free) == 16
+
+
+def test_sentences_end_only_where_the_client_says_so(server: Running) -> None:
+    """`manual` is a limit of one session: another one cuts as before. Planted bug: both cut."""
+    words = ["Nolu", "ka.", "Besi", "tarum!", "Pelo", "nolu"]
+
+    async def run(settings: dict[str, Any]) -> list[str]:
+        async with talking(server) as talk:
+            await talk.send("session.update", session={"hmt": settings})
+            await talk.until("session.updated")
+            await talk.append(" ".join(words) + " ")
+            await talk.send("session.input_text.commit", hmt={"seq": 2})
+            await talk.finish()
+            done = talk.of("session.output_transcript.done")
+            return [event["hmt"]["source"] for event in done]
+
+    async def both() -> tuple[list[str], list[str]]:
+        first, second = await asyncio.gather(run({"sentences": "manual"}), run({}))
+        return first, second
+
+    uncut, cut = asyncio.run(both())
+    assert " ".join(uncut).split() == " ".join(cut).split() == words
+    assert uncut[0].startswith("Nolu ka. Besi")
+    assert cut[0] == "Nolu ka."
+
+
+def test_a_sentence_has_at_most_so_many_tokens(model: Model) -> None:
+    """It is cut, told, and no word of it is lost. Planted bug: the limit is not passed on."""
+    words = ["nolu", "ka", "besi", "tarum", "pelo", "lim"] * 4
+
+    async def run(server: Running) -> Talk:
+        async with talking(server) as talk:
+            await talk.send("session.update", session={"hmt": {"sentences": "manual"}})
+            await talk.append(" ".join(words) + " ")
+            await talk.finish()
+            return talk
+
+    with serving(model, sentence_tokens=12) as server:
+        talk = asyncio.run(run(server))
+    done = [event["hmt"] for event in talk.of("session.output_transcript.done")]
+    assert " ".join(facts["source"] for facts in done).split() == words
+    assert all(len(model.source_tokenizer.encode(facts["source"])) <= 12 for facts in done)
+    codes = {event["hmt"]["code"] for event in talk.of("session.notice")}
+    assert "cut_long" in codes
+
+
+def test_a_client_that_is_not_read_is_not_silent(model: Model) -> None:
+    """Too many words wait in the network; that is no pause. Planted bug: the sentence is cut."""
+    words = ["nolu", "ka", "besi"] * 3
+
+    async def run(server: Running) -> Talk:
+        async with talking(server) as talk:
+            change = {"pause_ms": 300, "knobs": {"threshold": 1.0}}
+            await talk.send("session.update", session={"hmt": change})
+            for at in range(0, 9, 3):
+                await talk.append(" ".join(words[at : at + 3]) + " ")
+            await talk.finish()
+            return talk
+
+    with serving(model, words_per_second=3, burst_words=3) as server:
+        talk = asyncio.run(run(server))
+    done = [event["hmt"] for event in talk.of("session.output_transcript.done")]
+    assert "pause" not in {facts["reason"] for facts in done}
+    assert " ".join(facts["source"] for facts in done).split() == words

@@ -21,7 +21,7 @@ from typing import Any, Self
 from urllib.parse import urlencode
 
 from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 
 Event = dict[str, Any]
 
@@ -127,16 +127,14 @@ class Client:
         if token:
             query["resume"] = self.session["id"]  # by which a proxy finds the server that knows it
         self._socket = None  # nothing is sent before the session is resumed
+        url = f"{self._url}?{urlencode(query)}"
         for attempt in range(self._attempts):
             try:
-                url = f"{self._url}?{urlencode(query)}"
                 await self._begin(await connect(url, additional_headers=self._headers), token)
                 return
-            except (OSError, ConnectionClosed, TimeoutError):
-                pass
-            except InvalidStatus as refused:
-                if refused.response.status_code < 500:  # of a proxy, or of a server that is full
-                    raise
+            except (OSError, WebSocketException) as error:
+                if isinstance(error, InvalidStatus) and error.response.status_code < 500:
+                    raise RefusedError(f"{self._url}: {error}.") from None
             wait = min(0.2 * 2**attempt, LONGEST_WAIT)
             await asyncio.sleep(wait * random.uniform(0.5, 1.0))
         raise ConnectionError(f"{self._url} does not answer.")
@@ -182,8 +180,9 @@ class Client:
         """Send what was not sent over this connection."""
         async with self._sending:
             for message in list(self._messages):
-                if self._socket is not None and message["hmt"]["seq"] > self._sent:
-                    self._sent = message["hmt"]["seq"]
+                seq = _seq(message)
+                if self._socket is not None and seq > self._sent:
+                    self._sent = seq
                     await self._send(message)
             if self._is_closing:
                 await self._send({"type": "session.close"})
@@ -216,5 +215,9 @@ class Client:
         """Forget messages that neither this server nor another one will need."""
         self._accepted = max(self._accepted, seq)
         needed = self._said[0][0] if self._said else self._accepted + 1
-        while self._messages and self._messages[0]["hmt"]["seq"] < needed:
+        while self._messages and _seq(self._messages[0]) < needed:
             self._messages.popleft()
+
+
+def _seq(message: Event) -> int:
+    return int(message["hmt"]["seq"])

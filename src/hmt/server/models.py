@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Any
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from hmt.errors import UserError
 from hmt.models.model import Model
@@ -28,7 +28,6 @@ NAMES = {
     "vi": "Vietnamese",
     "zh": "Chinese",
 }
-CHOICES = {"attention": ("multiple", "max", "selected"), "policy": ("confidence", "last")}
 MEANINGS = {
     "lower": "source tokens to read before the first word; more is later and surer",
     "states": "moments at which a word may be written; more waits longer where unsure",
@@ -92,15 +91,15 @@ class Served:
         return values
 
     def describe_knobs(self) -> list[dict[str, Any]]:
-        """Each setting with default, range, meaning, and when a change applies."""
-        default = self.plain_knobs({})
+        """Each setting with default, range or choices, meaning, and when a change applies."""
+        default, kinds = self.plain_knobs({}), get_type_hints(self.model.system.Knobs)
         return [
             {
                 "name": name,
                 "default": value,
                 "applies": "now" if name in self.model.system.MOVABLE else "next_sentence",
                 **({"range": self._range(name, value)} if _is_number(value) else {}),
-                **({"choices": self._choices(name)} if name in CHOICES else {}),
+                **({"choices": choices} if (choices := _choices(kinds[name])) else {}),
                 **({"meaning": MEANINGS[name]} if name in MEANINGS else {}),
             }
             for name, value in default.items()
@@ -112,15 +111,19 @@ class Served:
         fitting = [value for value in range(PROBED + 1) if self._fits({name: value})]
         return [min(fitting), max(fitting)] if fitting else []
 
-    def _choices(self, name: str) -> list[str]:
-        return [value for value in CHOICES[name] if self._fits({name: value})]
-
     def _fits(self, chosen: dict[str, Knob]) -> bool:
         try:
             self.knobs(chosen)
         except InvalidError:
             return False
         return True
+
+
+def _choices(kind: Any) -> list[Knob]:
+    """The values of a setting that has no range."""
+    if kind is bool:
+        return [False, True]
+    return list(get_args(kind)) if get_origin(kind) is Literal else []
 
 
 def _is_number(value: Knob) -> bool:

@@ -102,7 +102,7 @@ class Service:
             session.notice(GOING_AWAY, message, deadline_ms=deadline_ms, resume_token=session.token)
             session.finish(GOING_AWAY)
         end = time.monotonic() + self.settings.drain_seconds
-        while self.sessions and time.monotonic() < end:
+        while (self.sessions or self.sockets) and time.monotonic() < end:
             await asyncio.sleep(TICK_SECONDS)
         self.rooms.close()
 

@@ -64,6 +64,7 @@ class Session:
         self._rebuilt: Rebuilt | None = None  # a sentence that is read again
         self._told_lag = 0.0
         self._is_finishing = False
+        self._is_taking = False  # a message that may have to wait: its client is not silent
         self._beat_at = self.started
 
     # ---- as its client sees it
@@ -97,7 +98,11 @@ class Session:
                 self._update(event)
             case messages.Append() | messages.Hypothesis() | messages.Commit() | messages.Clear():
                 if self._receipts.is_new(event.hmt.seq):
-                    await self._hear(event)
+                    self._is_taking = True
+                    try:
+                        await self._hear(event)
+                    finally:
+                        self._is_taking = False
                 self._receipts.take(event.hmt.seq)
             case messages.Close():
                 await self._say(self._hearing.commit())
@@ -319,7 +324,7 @@ class Session:
             if now - self.lost_at > limits.resume_seconds:
                 self.stop(4408, "lost")
             return
-        quiet = now - self.last_input
+        quiet = 0.0 if self._is_taking else now - self.last_input
         wishes = self.preferences
         has_pause = self._is_open and wishes.cuts and wishes.pause_ms > 0
         if has_pause and quiet * 1000 >= wishes.pause_ms and not self.channel.queued:
