@@ -11,7 +11,7 @@ export class Dial {
 		Object.assign(this, { main, fold, told, send, controls: {}, moved: {} });
 	}
 
-	// What can be chosen is shown; the two that matter are in front, the others in the fold.
+	// What can be chosen is shown: the two that matter in front, the others in the fold.
 	show(knobs) {
 		const box = this.fold.lastElementChild;
 		this.controls = {};
@@ -32,7 +32,7 @@ export class Dial {
 		const input = choices
 			? make("select", about, ...choices.map((choice) => make("option", {}, choice)))
 			: make("input", { ...about, type: "range", step, min: Math.max(range[0], isWhole ? 0 : step), max: range[1] });
-		input.oninput = () => this.move(name, choices ? input.value : Number(input.value));
+		input.oninput = () => this.move(name, choices ? choices[input.selectedIndex] : Number(input.value));
 		this.controls[name] = { input, output, usual, isPlain: isWhole || choices };
 		this.set(name, usual);
 		return make("div.knob", {}, make("label", { for: id }, NAMES[name] ?? name), output, input,

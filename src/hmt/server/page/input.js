@@ -1,4 +1,4 @@
-// Where words come from: typing, pasting, a sample at speaking pace, speech recognition.
+// Where words come from: typing, pasting, a sample at speaking pace, speech.
 
 import { words } from "./client.js";
 
