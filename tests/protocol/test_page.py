@@ -675,6 +675,7 @@ def test_axe_finds_no_barrier(visit: Visit, scheme: str, size: dict[str, int]) -
 def test_every_setting_with_a_choice_is_on_the_dial(visit: Visit) -> None:
     """Planted bug: settings without a range are left out."""
     page = visit()
+    say(page, "Ich habe ")  # a sentence is open
     page.locator("summary").click()
     page.get_by_label("policy").select_option("last")
     page.locator("#applies", has_text="policy last from now on").wait_for()
