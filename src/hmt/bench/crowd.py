@@ -153,6 +153,6 @@ async def _connected(address: str, room: str | None = None) -> Any:
     from websockets.asyncio.client import connect
 
     url = f"ws://{address}/v1/realtime/translations" + (f"?room={room}" if room else "")
-    async with connect(url, compression=None, open_timeout=60) as websocket:
+    async with connect(url, compression=None, open_timeout=60, ping_interval=None) as websocket:
         await websocket.recv()
         yield websocket
