@@ -21,7 +21,7 @@ class Heard:
 
     delays: list[float] = field(default_factory=list)
     said: int = 0  # words
-    lost: int = 0  # words of which nothing was heard again
+    lost: int = 0  # words in no sentence that ended before `LAST_SECONDS` were over
 
     def __iadd__(self, other: "Heard") -> "Heard":
         self.delays += other.delays
@@ -46,15 +46,13 @@ class Speaker:
     async def speak(self, seconds: float) -> Heard:
         """Words at a steady pace; what came back of them."""
         reading = asyncio.create_task(self._read())
-        due = time.monotonic()
-        end = due + seconds
-        while due < end:
-            text = self._words[(self._first + len(self.sent_at)) % len(self._words)] + " "
+        start = time.monotonic()
+        for n in range(round(seconds * WORDS_PER_SECOND)):
+            await asyncio.sleep(max(0.0, start + n / WORDS_PER_SECOND - time.monotonic()))
+            text = self._words[(self._first + n) % len(self._words)] + " "
             self.sent_at.append(time.monotonic())
             message = {"type": "session.input_text.append", "text": text}
             await self._websocket.send(json.dumps(message))
-            due += 1 / WORDS_PER_SECOND
-            await asyncio.sleep(max(0.0, due - time.monotonic()))
         await self._websocket.send('{"type":"session.close"}')
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(reading, LAST_SECONDS)
@@ -155,6 +153,6 @@ async def _connected(address: str, room: str | None = None) -> Any:
     from websockets.asyncio.client import connect
 
     url = f"ws://{address}/v1/realtime/translations" + (f"?room={room}" if room else "")
-    async with connect(url, compression=None, open_timeout=60) as websocket:
+    async with connect(url, compression=None, open_timeout=60, ping_interval=None) as websocket:
         await websocket.recv()
         yield websocket

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from hmt.bench.crowd import Heard, connects, listeners, speakers
+from hmt.bench.crowd import LAST_SECONDS, Heard, connects, listeners, speakers
 from hmt.bench.sessions import TARGET_P95_MS, TARGET_SESSIONS, WORDS_PER_SECOND
 from hmt.bench.setting import Row
 from hmt.errors import UserError
@@ -88,9 +88,9 @@ def sessions(count: int, seconds: float) -> Iterator[Row]:
     yield _lost(what, heard)
     yield {
         "what": f"{what}, processor time of the server",
-        "value": round(1000 * cpu / max(1, heard.said), 2),
+        "value": round(1000 * cpu / max(1, heard.said - heard.lost), 2),
         "unit": "ms/word",
-        "sessions_per_core": round(heard.said / WORDS_PER_SECOND / max(cpu, 1e-9)),
+        "sessions_per_core": round((heard.said - heard.lost) / WORDS_PER_SECOND / max(cpu, 1e-9)),
         "server_mb": round(max(memory)),
         "mb_per_session": round((max(memory) - empty) / count, 2),
     }
@@ -99,9 +99,9 @@ def sessions(count: int, seconds: float) -> Iterator[Row]:
 def fan_out(count: int, seconds: float) -> Row:
     """From a word's departure at the speaker to its arrival at each reader of the room."""
     with serving() as server:
-        empty = server.memory_mb()
+        empty, start = server.memory_mb(), server.cpu_seconds()
         arrivals = asyncio.run(listeners(server.address, count, seconds, WORDS))
-        memory = server.memory_mb() - empty
+        memory, cpu = server.memory_mb() - empty, server.cpu_seconds()
     p50, p95, p99 = quantiles(arrivals.delays)
     return {
         "what": f"one room, {count} readers (SSE), fan-out p95",
@@ -111,6 +111,7 @@ def fan_out(count: int, seconds: float) -> Row:
         "p50_ms": round(p50, 1),
         "p99_ms": round(p99, 1),
         "lost": arrivals.lost,
+        "server_us_per_word_and_reader": round(1e6 * (cpu - start) / max(1, len(arrivals.delays))),
         "kb_per_reader": round(1000 * memory / count),
     }
 
@@ -118,13 +119,16 @@ def fan_out(count: int, seconds: float) -> Row:
 def rush(count: int) -> Iterator[Row]:
     """Clients that come as fast as they are let in: handshake and `session.created`."""
     with serving() as server:
+        start = server.cpu_seconds()
         delays, seconds = asyncio.run(connects(server.address, count))
+        cpu = server.cpu_seconds() - start
     yield {
         "what": f"connects, {count} as fast as they are accepted",
         "value": round(len(delays) / seconds),
         "unit": "per second",
         "at_least": TARGET_CONNECTS,
         "refused": count - len(delays),
+        "server_ms_each": round(1000 * cpu / count, 2),
         "p95_ms": round(quantiles(delays)[1], 1),
     }
 
@@ -148,7 +152,8 @@ def soak(count: int, seconds: float) -> Iterator[Row]:
 
 
 def _lost(what: str, heard: Heard) -> Row:
-    lost = {"what": f"{what}, words lost", "value": heard.lost, "unit": "words", "at_most": 0}
+    what = f"{what}, words lost or later than {LAST_SECONDS:.0f} s"
+    lost = {"what": what, "value": heard.lost, "unit": "words", "at_most": 0}
     return {**lost, "words": heard.said}
 
 
