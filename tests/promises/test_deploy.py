@@ -30,7 +30,7 @@ def objects() -> dict[str, Any]:
     """The manifest by kind and name."""
     script = "import json, sys, yaml; print(json.dumps(list(yaml.safe_load_all(sys.stdin))))"
     text = (DEPLOY / "kubernetes.yaml").read_text()
-    command = [Path(VENV).resolve() / "bin" / "python", "-c", script]
+    command = [str(Path(VENV).resolve() / "bin" / "python"), "-c", script]
     done = subprocess.run(command, input=text, capture_output=True, text=True, check=True)
     return {f"{one['kind']} {one['metadata']['name']}": one for one in json.loads(done.stdout)}
 
