@@ -21,12 +21,19 @@ JSON = "application/json"
 TEXTS = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
 
 
+def _anything(kind: type) -> dict[str, Any]:
+    """The schema of `object`, as in the settings of a record: any value."""
+    if kind is not object:
+        raise NotImplementedError
+    return {"description": "Any value."}
+
+
 @cache
 def asyncapi() -> dict[str, Any]:
     """The WebSocket protocol."""
     clients, servers = get_args(AnyClientEvent), get_args(AnyServerEvent)
     _, components = msgspec.json.schema_components(
-        [*clients, *servers], ref_template="#/components/schemas/{name}"
+        [*clients, *servers], schema_hook=_anything, ref_template="#/components/schemas/{name}"
     )
     messages = {
         kind.__name__: {
