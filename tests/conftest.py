@@ -1,4 +1,4 @@
-"""What all tests share: one torch thread each, the reference folder if there is one, a deadline."""
+"""What all tests share: one torch thread each, and the reference folder if there is one."""
 
 import os
 import signal
@@ -13,31 +13,12 @@ if TYPE_CHECKING:
     from command_line import Answer, Call
 
 ROOT = Path(__file__).resolve().parents[1]
-MOST_SECONDS = 300.0  # for a test of the server, whatever the server does
+SERVER_SECONDS = 300.0  # the most that a test of the server may take
 
 
 def pytest_configure() -> None:
     """One thread, read by torch when it is first imported: two workers share two cores."""
     os.environ["OMP_NUM_THREADS"] = "1"
-
-
-@pytest.fixture(autouse=True)
-def deadline(request: pytest.FixtureRequest) -> Iterator[None]:
-    """A server that never answers fails the test that waits for it, and no other."""
-    if not request.path.name.startswith("test_server_") or not hasattr(signal, "SIGALRM"):
-        yield
-        return
-
-    def give_up(number: int, frame: FrameType | None) -> None:
-        raise TimeoutError(f"no end after {MOST_SECONDS:.0f} s")
-
-    before = signal.signal(signal.SIGALRM, give_up)
-    signal.setitimer(signal.ITIMER_REAL, MOST_SECONDS)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
 
 
 @pytest.fixture(scope="session")
@@ -71,3 +52,22 @@ def hmt(world: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixtu
         return call(list(arguments), capfd, monkeypatch, stdin)
 
     return run
+
+
+@pytest.fixture(autouse=True)
+def deadline(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A server that never answers fails the test that waits for it, and no other."""
+    if not request.path.name.startswith("test_server_") or not hasattr(signal, "SIGALRM"):
+        yield
+        return
+
+    def give_up(number: int, frame: FrameType | None) -> None:
+        raise TimeoutError(f"no end after {SERVER_SECONDS:.0f} s")
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.setitimer(signal.ITIMER_REAL, SERVER_SECONDS)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
