@@ -131,7 +131,7 @@ def visit(browser: Any, address: str) -> Iterator[Visit]:
 
 def say(page: Any, text: str) -> None:
     """Type as people do: word by word."""
-    page.locator("#word").press_sequentially(text)
+    page.locator("#word").press_sequentially(text, timeout=4 * MILLISECONDS)
 
 
 def wait_for(page: Any, claim: str) -> None:
