@@ -40,7 +40,8 @@ def translated(server: Running) -> list[str]:
 
 def shown(path: Path) -> str:
     """The letters of a file of captions, in which words of this model may be cut."""
-    text = "".join(cue.text for cue in webvtt.read(path)) if path.exists() else ""
+    cues = webvtt.read(str(path)).captions if path.exists() else []
+    text = "".join(cue.text for cue in cues)
     return "".join(html.unescape(text).split())
 
 

@@ -135,7 +135,8 @@ def site(proxy: Callable[..., list[str]], folder: Path) -> Iterator[Site]:
         wait_until_open(port)
         yield Site(port, {host.name: host for host in hosts}, model)
     finally:
-        for process in [host.process for host in hosts] + ([before] if before else []):
+        processes: list[subprocess.Popen[Any]] = [host.process for host in hosts]
+        for process in [*processes, *([before] if before else [])]:
             process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(10)

@@ -243,7 +243,12 @@ def test_whisperlivekit_translates_what_it_hears(
     url = f"{open_server.url.rsplit('/v1', 1)[0]}{path}"
     finals, partials, is_down = run(WHISPERLIVEKIT, url, "yy", latency, str(cut), *WORDS)
     assert not is_down
-    knobs = {"balanced": {}, "quality": {"lower": 6}, "low": {"lower": 1}}[latency]
+    settings: dict[str, dict[str, Any]] = {
+        "balanced": {},
+        "quality": {"lower": 6},
+        "low": {"lower": 1},
+    }
+    knobs = settings[latency]
     if not open_server.service.served["xx-yy"]._fits(knobs):  # the model has no such setting
         knobs = {}
     assert finals == [piped(open_server.model, words, **knobs) for words in utterances(WORDS)]
