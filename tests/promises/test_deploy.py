@@ -37,7 +37,6 @@ def objects() -> dict[str, Any]:
 
 @needs_linters
 def test_linters_find_nothing() -> None:
-    """Planted: an image without a tag; a probe with a port that is not written as one."""
     lint("hadolint", "Dockerfile")
     lint("yamllint", "-c", ".yamllint", "kubernetes.yaml")
     lint("kubernetes-validate", "--strict", "--kubernetes-version", "1.31", "kubernetes.yaml")
@@ -45,7 +44,6 @@ def test_linters_find_nothing() -> None:
 
 @needs_linters
 def test_the_manifest_names_what_the_server_has() -> None:
-    """Planted: a probe of /healthz; a grace period as long as the drain."""
     app = pytest.importorskip("hmt.server.app", reason="the extra `serve` is not installed")
     serve = pytest.importorskip("hmt.cli.serve").serve
     paths = {route.path for route in app.routes()}

@@ -48,7 +48,6 @@ def shown(path: Path) -> str:
 def test_what_a_recogniser_hears_is_read_in_a_room_and_written_to_a_file(
     server: Running, tmp_path: Path
 ) -> None:
-    """Planted bug: the file begins again when the connection is lost."""
     path = tmp_path / "talk.vtt"
     hearing = start("microphone.py", "--url", server.url, "--room", "aula")
     while server.service.rooms.find("aula") is None:

@@ -32,7 +32,7 @@ def server() -> Iterator[Running]:
 
 @pytest.mark.slow
 def test_every_answer_is_as_documented(server: Running, tmp_path: Path) -> None:
-    """Planted bug: a refusal with a status that the document does not name."""
+    """Seen to find bodies, methods and kinds of content that the document did not name."""
     command = [str(Path(VENV).resolve() / "bin" / "schemathesis"), "run"]
     command += [f"{server.http}/openapi.json", "--max-examples", "20", "--seed", "1"]
     command += ["--phases", "examples,coverage,fuzzing", "--request-timeout", "20"]

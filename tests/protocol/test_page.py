@@ -394,7 +394,6 @@ def hashed(secret: str) -> str:
 
 
 def test_links_to_a_room_let_people_listen_and_nothing_else(browser: Any, tmp_path: Path) -> None:
-    """Planted bugs: the speaker's own token in the link; a guest's token that may speak."""
     tokens = tmp_path / "tokens"
     tokens.write_text(f"ana {hashed('own-secret')} translate,speak:*\n")
     with serving("--token-file", str(tokens)) as address:
@@ -657,7 +656,6 @@ def barriers(page: Any) -> list[Any]:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", [PHONE, DESK], ids=["phone", "desk"])
 def test_axe_finds_no_barrier(visit: Visit, scheme: str, size: dict[str, int]) -> None:
-    """Planted bug: a select without a label."""
     page = visit(color_scheme=scheme, viewport=size)
     say(page, f"{SENTENCE} ")
     sentences_done(page, 1)
@@ -673,7 +671,6 @@ def test_axe_finds_no_barrier(visit: Visit, scheme: str, size: dict[str, int]) -
 
 
 def test_every_setting_with_a_choice_is_on_the_dial(visit: Visit) -> None:
-    """Planted bug: settings without a range are left out."""
     page = visit()
     say(page, "Ich habe ")  # a sentence is open
     page.locator("summary").click()

@@ -283,6 +283,5 @@ async def talk(place: Site) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("proxy", [haproxy, nginx])
 def test_a_killed_host_costs_no_word(proxy: Callable[..., list[str]], tmp_path: Path) -> None:
-    """Planted bugs: rooms spread by load; a resumed session that goes to any host."""
     with site(proxy, tmp_path) as place:
         asyncio.run(asyncio.wait_for(talk(place), SECONDS))

@@ -75,7 +75,7 @@ print(json.dumps([models, events]))
 
 
 def test_the_openai_client_runs_a_whole_session(server: Running) -> None:
-    """Planted bugs: a delta of another name; a wish for a transcription that is not heard."""
+    """Planted bug: a wish for a transcription that is not heard."""
     models, events = run(OPENAI, f"{server.http}/v1", SECRET, *WORDS)
     assert models == ["xx-yy"]
     kinds = [kind.removeprefix("RealtimeTranslation") for kind, _ in events]
@@ -179,7 +179,6 @@ print(json.dumps(found))
 
 
 def test_the_libretranslate_client_translates(server: Running) -> None:
-    """Planted bug: forms are not decoded."""
     lines = ["Nolu ka, besi tarum!", "", "Lim pelo-besi: tarum ka, nolu."]
     text, detected, languages, refused = run(LIBRE, server.http, SECRET, "\n".join(lines))
     assert text.split("\n") == [piped(server.model, line.split()) for line in lines]
@@ -238,7 +237,6 @@ def utterances(words: list[str]) -> list[list[str]]:
 def test_whisperlivekit_translates_what_it_hears(
     open_server: Running, latency: str, cut: int
 ) -> None:
-    """Planted bug: words before a cut are not read again."""
     path = "" if latency == "balanced" else "/sidecar/alignatt"  # it looks at / by default
     url = f"{open_server.url.rsplit('/v1', 1)[0]}{path}"
     finals, partials, is_down = run(WHISPERLIVEKIT, url, "yy", latency, str(cut), *WORDS)

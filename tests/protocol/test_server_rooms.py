@@ -271,7 +271,6 @@ def test_tokens_open_what_their_scopes_say(model: Model, tmp_path: Path) -> None
 
 
 def test_a_guest_listens_in_one_room_while_the_speaker_may_speak(tmp_path: Path) -> None:
-    """Planted bugs: the room is not signed; a link outlives the speaker's line, or its day."""
     file = tmp_path / "tokens"
     ana, ben = (
         f"{n} {hashlib.sha256(n.encode()).hexdigest()} speak:aula\n" for n in ("ana", "ben")
