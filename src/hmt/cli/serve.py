@@ -21,6 +21,7 @@ MODELS = typer.Argument(None, metavar="[MODEL]...", help=MODELS_HELP)
 LANGUAGES = typer.Option(None, help="Source and target, as de:en, where a model names none.")
 TOKENS = typer.Option(None, help="Tokens that are needed: lines of name, SHA-256, scopes.")
 ORIGINS = typer.Option([], help="Web pages elsewhere that may use this server.")
+READERS = typer.Option(100, min=1, max=100_000, help="Readers from one address.")
 DELAY = typer.Option(250, min=1, max=3_600_000, help="p95 delay above which newcomers are refused.")
 WORDS = typer.Option(20, min=1, max=10_000, help="Words per second of one session.")
 IDLE = typer.Option(600, min=1, max=31_536_000, help="Silence after which a session ends.")
@@ -43,6 +44,7 @@ def serve(
     name: str = typer.Option("a1", help="Name of this process; part of every session's id."),
     places: int = typer.Option(300, min=1, max=100_000, help="Live sessions at once."),
     per_address: int = typer.Option(20, min=1, max=100_000, help="Live sessions from one address."),
+    listeners_per_address: int = READERS,
     delay_ms: int = DELAY,
     words_per_second: int = WORDS,
     idle_seconds: int = IDLE,
@@ -61,14 +63,13 @@ def serve(
       hmt serve talks=models/talks --languages de:en --host 0.0.0.0 --token-file tokens
     """
     _check_extra()
-    import torch
-
     from hmt.server.running import run
     from hmt.server.settings import Limits, Settings
 
     limits = Limits(
         places=places,
         per_address=per_address,
+        listeners_per_address=listeners_per_address,
         delay_ms=delay_ms,
         words_per_second=words_per_second,
         idle_seconds=idle_seconds,
@@ -87,8 +88,14 @@ def serve(
         gather_ms=gather_ms,
         drain_seconds=drain_seconds,
     )
-    torch.set_num_threads(threads or max(1, (os.cpu_count() or 2) - 1))
+    _use_cores(threads)
     run(settings, [_offer(text, _pair(languages), device, int8, trust) for text in models or [""]])
+
+
+def _use_cores(threads: int) -> None:
+    import torch
+
+    torch.set_num_threads(threads or max(1, (os.cpu_count() or 2) - 1))
 
 
 def _check_extra() -> None:

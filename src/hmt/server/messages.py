@@ -51,7 +51,18 @@ class OutputChange(Struct):
     language: str | UnsetType = UNSET
 
 
+class Transcription(Struct):
+    """That what was heard is to be sent back; which model hears it is not ours to choose."""
+
+    model: str = ""
+
+
+class InputChange(Struct):
+    transcription: Transcription | UnsetType | None = UNSET
+
+
 class AudioChange(Struct):
+    input: InputChange | UnsetType = UNSET
     output: OutputChange | UnsetType = UNSET
 
 

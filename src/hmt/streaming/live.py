@@ -61,7 +61,7 @@ class Live:
         self._notices: list[Notice] = []
         self._words_before = 0  # in earlier sentences
         self._most_read = 0  # words: those read too far are read again, in the next sentence
-        self._starts_line = True
+        self.starts_line = True  # no space before the next sentence
         self._goes_on = False  # a stream that halted was released
         self._began_at: float | None = None
 
@@ -123,7 +123,7 @@ class Live:
                 self.sentence.end_source(item.reason)
                 goes_on = True
             else:
-                self._starts_line |= item.reason == events.FINISH
+                self.starts_line |= item.reason == events.FINISH
         return self.sentence.stream if goes_on and self.sentence is not None else None
 
     def collect(self) -> list[Event]:
@@ -188,9 +188,9 @@ class Live:
         stream = sentence.stream
         words = sentence.words_read(stream.reads[i])
         is_first = sentence.text == text  # of its sentence; more is added when it is asked for
-        if text and is_first and not self._starts_line:
+        if text and is_first and not self.starts_line:
             text = " " + text  # a sentence that follows another on its line
-        self._starts_line = self._starts_line and not text
+        self.starts_line = self.starts_line and not text
         self._most_read = max(self._most_read, self._words_before + words)
         return Written(
             sentence=self.number,
@@ -213,7 +213,7 @@ class Live:
         if sentence.end_reason in (events.FINISH, events.PAUSE) and sentence.end_reason != reason:
             self._heard.appendleft(End(sentence.end_reason))  # the caller's end comes later still
         self._heard.extendleft(reversed(left))
-        self._starts_line |= reason == events.FINISH
+        self.starts_line |= reason == events.FINISH
         self._leave(sentence, count)
         return ended
 

@@ -25,7 +25,7 @@ The paper's equations, each with its function:
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -80,8 +80,9 @@ class HMTKnobs:
     lower: int = 3  # L: tokens read before the first word can be written
     states: int = 6  # K: candidate moments per token
     threshold: float = 0.5  # confidence that suffices to write
-    attention: str = "multiple"  # "multiple", "max" or "selected"
-    policy: str = "confidence"  # or "last": always the last state, which is wait-(L+K-1)
+    attention: Literal["multiple", "max", "selected"] = "multiple"
+    # "last" always takes the last state, which is wait-(L+K-1)
+    policy: Literal["confidence", "last"] = "confidence"
 
     def __post_init__(self) -> None:
         if not 1 <= self.states <= MOST_STATES:
