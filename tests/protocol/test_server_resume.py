@@ -200,7 +200,8 @@ def test_draining_lets_sentences_end(model: Model) -> None:
 
     async def run(server: Running) -> None:
         async with talking(server) as talk:
-            await talk.append("Nolu ka besi tarum ")
+            await talk.append("Nolu ka besi tarum ", seq=1)
+            await talk.until("session.input_text.accepted")
             loop = server.service._loop
             assert loop is not None
             asyncio.run_coroutine_threadsafe(server.service.drain(), loop)

@@ -17,12 +17,21 @@ INFO = {"title": "hmt serve", "version": __version__}
 JSON = "application/json"
 
 
+def _schema(kind: type) -> dict[str, Any]:
+    """Of types that msgspec does not know: the settings of a record are any JSON at all."""
+    if kind is object:
+        return {}
+    raise NotImplementedError(kind)
+
+
 @cache
 def asyncapi() -> dict[str, Any]:
     """The WebSocket protocol."""
     clients, servers = get_args(AnyClientEvent), get_args(AnyServerEvent)
     _, components = msgspec.json.schema_components(
-        [*clients, *servers], ref_template="#/components/schemas/{name}"
+        [*clients, *servers],
+        schema_hook=_schema,
+        ref_template="#/components/schemas/{name}",
     )
     messages = {
         kind.__name__: {
