@@ -20,7 +20,7 @@ JSON = "application/json"
 def _schema(kind: type) -> dict[str, Any]:
     """Of types that msgspec does not know: the settings of a record are any JSON at all."""
     if kind is object:
-        return {}
+        return {"description": "any JSON value"}
     raise NotImplementedError(kind)
 
 
