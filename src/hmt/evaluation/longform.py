@@ -109,7 +109,10 @@ def _hold_all(
 
 
 def _kept(path: Path, texts: Sequence[Script]) -> list[Held]:
-    helds = [Held.from_json(line) for _, line in numbered_lines(path)] if path.exists() else []
+    try:
+        helds = [Held.from_json(line) for _, line in numbered_lines(path)] if path.exists() else []
+    except UserError as error:
+        raise UserError(f"{path}: {error} Remove its folder to hold the talks again.") from None
     if [held.name for held in helds] != [script.name for script in texts[: len(helds)]]:
         raise UserError(f"{path} holds other talks; remove its folder to hold them again.")
     return helds

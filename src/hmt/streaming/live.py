@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from hmt.limits import MAX_SENTENCE_TOKENS, MAX_WORD_CHARACTERS
 from hmt.streaming import events
 from hmt.streaming.engine import Engine
 from hmt.streaming.events import Ended, Event, Notice, Written
@@ -24,11 +25,6 @@ from hmt.text.sentences import is_end_mark
 from hmt.text.symbols import UNK
 from hmt.text.tokenizer import Tokenizer
 
-# A longer sentence is cut in two: this bounds the memory of a session for any input.
-MAX_SENTENCE_TOKENS = 1024
-# Of a longer "word", which nobody speaks or writes, the model reads no more than this.  It always
-# fits a sentence: composing a character makes at most three of it.
-MAX_WORD_CHARACTERS = 300
 # The model must give the end at least this probability, or its full stop is an abbreviation's.
 LEAST_END = math.log(0.2)
 
@@ -76,9 +72,10 @@ class Live:
         if self._began_at is None:
             self._began_at = self.engine.clock()
         if len(word) > MAX_WORD_CHARACTERS:
-            message = f"A word of {len(word)} characters: the first {MAX_WORD_CHARACTERS} are read."
+            word = word[:MAX_WORD_CHARACTERS]  # nor is more of it kept
+            message = f"A word is too long: its first {MAX_WORD_CHARACTERS} characters are read."
             self._notices.append(Notice(self.number, self.seconds, "long_word", message))
-        tokens = self.tokenizers[0].encode(word[:MAX_WORD_CHARACTERS])[: self.max_tokens - 1]
+        tokens = self.tokenizers[0].encode(word)[: self.max_tokens - 1]
         self._heard.append(Word(word, tuple(tokens) or (UNK,), spoken))  # every word is a word
         self.words_heard += 1
 

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Self
 
 from hmt.errors import UserError
+from hmt.plain import LIMIT, shortened
 from hmt.streaming import events
 from hmt.streaming.engine import Engine
 from hmt.streaming.events import Ended, Event, Notice, Written
@@ -64,6 +65,7 @@ class Session:
         `spoken` is when the words were spoken, in seconds on a clock of the caller's.
         """
         words = _words(text, "push")
+        _check_time(spoken)
         with self._alone():
             return "".join([self._hear(word, spoken) for word in words])
 
@@ -85,6 +87,7 @@ class Session:
         A guess that contradicts final words changes nothing; a notice "conflict" reports it.
         """
         guess = _words(text, "guess")
+        _check_time(spoken)
         with self._alone():
             before = self._hypotheses.conflicts
             words = self._hypotheses.update(guess, committed)
@@ -139,6 +142,7 @@ class Session:
         """Free the engine's slot; a sentence in progress is dropped."""
         with self._alone():
             self._live.drop()
+            self._hypotheses = Hypotheses()
 
     def __enter__(self) -> Self:
         return self
@@ -211,6 +215,12 @@ class Session:
             yield
         finally:
             self._lock.release()
+
+
+def _check_time(spoken: object) -> None:
+    is_number = isinstance(spoken, int | float) and not isinstance(spoken, bool)
+    if spoken is not None and not (is_number and abs(spoken) < LIMIT):  # type: ignore[arg-type]
+        raise UserError(f"spoken = {shortened(spoken)}: give seconds, as in 1.25.")
 
 
 def _words(text: str, method: str) -> list[str]:

@@ -153,6 +153,17 @@ class HMT(System[HMTConfig, HMTKnobs, HMTMemory]):
         c = self.config
         return {"lower": (low + high) // 2, "states": c.states, "attention": c.attention}
 
+    def knobs(self, **chosen: object) -> HMTKnobs:
+        """As of every system; a boundary before the first token is only for models that know it."""
+        knobs = super().knobs(**chosen)
+        low, high = self.config.lower_range
+        if knobs.lower < min(1, low):
+            raise UserError(
+                f"lower = {knobs.lower}: this model was trained with {low} to {high}; give "
+                f"{min(1, low)} or more."
+            )
+        return knobs
+
     def seeing_all(self, knobs: HMTKnobs) -> HMTKnobs:
         attention = "multiple" if knobs.attention == "selected" else knobs.attention
         return replace(knobs, lower=BEYOND, attention=attention)
