@@ -1,4 +1,4 @@
-# make demo | serve | test | check | cover | planted | attack | scorers | bench | release | lock | clean: all that a developer must know.
+# make demo | serve | test | check | cover | docs | planted | attack | scorers | bench | release | lock | clean: all that a developer must know.
 # Nothing but Python 3.11+ and make is needed; everything else is installed into .venv once.
 
 PYTHON ?= python3
@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 JOBS   ?= 2
 
-.PHONY: demo serve test check cover planted attack scorers bench release lock clean
+.PHONY: demo serve test check cover docs planted attack scorers bench release lock clean
 .DEFAULT_GOAL := test
 
 $(STAMP): pyproject.toml constraints.txt
@@ -49,6 +49,19 @@ $(SCORERS)/.installed: constraints.txt
 	  simuleval==1.1.4 omnisteval==0.1.10 torch==2.13.0 tokenizers safetensors typer rich
 	# only its reader of logs is used, which needs none of its packages for speech
 	$(SCORERS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps simulstream==1.0.0
+	@touch $@
+
+# The documentation as a site in build/site, every link checked. Its tools have an environment of
+# their own and read the docstrings without importing hmt, so that no PyTorch is needed for it.
+DOCS := .venv-docs
+docs: $(DOCS)/.installed
+	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --quiet --strict
+	@echo "Open build/site/index.html; for its search: $(PYTHON) -m http.server -d build/site"
+
+$(DOCS)/.installed: pyproject.toml constraints.txt
+	@test -x $(DOCS)/bin/python || $(PYTHON) -m venv $(DOCS)
+	$(DOCS)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
+	  $$($(PYTHON) -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["docs"])')
 	@touch $@
 
 # A bug planted on purpose must turn the tests red; see tests/planted/README.md.

@@ -554,7 +554,7 @@ def test_a_session_in_a_with_statement(models: list[Model]) -> None:
         session.push("nolu ka")
         assert engine.free == []
     assert engine.free == [0]
-    assert repr(session).startswith("<Session: 1 sentences, 2 words, HMTKnobs(")
+    assert repr(session).startswith("<Session: 1 sentence, 2 words; lower=")
 
 
 def test_a_record_as_one_line(models: list[Model]) -> None:

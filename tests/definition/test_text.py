@@ -193,7 +193,7 @@ def test_ids_of_a_text_are_the_ids_of_its_words(left: str, right: str) -> None:
         assert whole == [id for word in text.split() for id in tokenizer.encode(word)]
         # And so that a word may come alone, the library must agree on the whole line.
         line = " ".join(text.encode("utf-8", "replace").decode("utf-8").split())
-        direct = tokenizer._backend.encode(line, add_special_tokens=False).ids
+        direct = tokenizer.backend.encode(line, add_special_tokens=False).ids
         assert whole == [id if UNK < id < tokenizer.size else UNK for id in direct]
 
 

@@ -119,6 +119,17 @@ def test_planted_bugs_fit_the_code(patch: Path) -> None:
         assert f"def {name}(" in (ROOT / path).read_text(encoding="utf-8"), test
 
 
+def test_every_page_is_in_the_navigation_of_the_site() -> None:
+    """`make docs` refuses dead links; this needs none of its tools."""
+    site = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    listed = re.findall(r"(\S+\.md)$", site, re.MULTILINE)
+    docs = ROOT / "docs"
+    assert len(listed) == len(set(listed)) and all((docs / page).exists() for page in listed)
+    # pages that are not listed appear under "More"; those that a newcomer needs must be listed
+    assert {"index.md", "install.md", "glossary.md", "systems.md"} <= set(listed)
+    assert {f"tutorials/{path.name}" for path in docs.glob("tutorials/*.md")} <= set(listed)
+
+
 def test_the_model_that_ships_names_no_place_of_its_making() -> None:
     """A path of a run is nobody's business but its owner's, and leads nowhere."""
     texts = [*(ROOT / "src/hmt/pretrained").glob("*.json*"), ROOT / "src/hmt/pretrained/README.md"]

@@ -421,6 +421,6 @@ def test_a_panic_of_the_library_is_an_error() -> None:
             raise PanicException("index out of bounds")
 
     tokenizer = Tokenizer.load(PRETRAINED / "tokenizer.json")
-    tokenizer._backend = Panicking()  # type: ignore[assignment]
+    tokenizer.backend = Panicking()  # type: ignore[assignment]
     with pytest.raises(UserError, match="index out of bounds"):
         tokenizer.encode("unheard")

@@ -103,6 +103,8 @@ class Explanation:
 
 def explain(model: Model, sentence: str, layer: int | None = None, **knobs: Any) -> Explanation:
     """Translate one sentence as if it arrived word by word, and explain what happened."""
+    if not isinstance(sentence, str):
+        raise UserError(f"The sentence is a {type(sentence).__name__}; give a str.")
     if not sentence.split():
         raise UserError("The sentence is empty; give some words to translate.")
     return explain_record(model.translate([sentence], **knobs)[0], model, layer)

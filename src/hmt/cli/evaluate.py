@@ -187,8 +187,10 @@ def _export(
     from hmt.streaming.record import Record
 
     commands = []
+    first = points[0]["settings"]
+    same = {key: v for key, v in first.items() if all(p["settings"].get(key) == v for p in points)}
     for point, sentences in zip(points, translations, strict=True):
-        folder = comet / folder_name(point["settings"]) if len(points) > 1 else comet
+        folder = comet / folder_name(point["settings"], same) if len(points) > 1 else comet
         rows = [instance_of(s) if isinstance(s, Record) else s for s in sentences]
         commands.append(export_comet(folder, rows))
     return commands

@@ -12,6 +12,7 @@ from hmt.fast.prepacked import make_ready
 from hmt.limits import MAX_SENTENCE_TOKENS, MOST_SLOTS
 from hmt.models.directory import ModelConfig, describe, load_system
 from hmt.models.hub import fetch, is_hub_name
+from hmt.models.weights import count_parameters
 from hmt.plain import shortened
 from hmt.streaming.engine import Engine
 from hmt.streaming.events import Event
@@ -20,6 +21,7 @@ from hmt.streaming.recording import record_of
 from hmt.streaming.session import KEPT_SENTENCES, Session
 from hmt.systems.contract import System
 from hmt.systems.stream import Stream
+from hmt.text.capitals import CapitalsReader
 from hmt.text.language_pair import Tokenizers, open_tokenizers
 from hmt.text.symbols import EOS
 
@@ -48,6 +50,13 @@ class Model:
         self.source_tokenizer, self.target_tokenizer = tokenizers
         self.config = config or describe(system)
         self.knobs()  # refuses settings that do not fit now, not at the first sentence
+
+    def __repr__(self) -> str:
+        """System, languages, size and settings on one line."""
+        languages = "-".join(self.config.languages) if self.config.languages else "no languages"
+        knobs = ", ".join(f"{name}={value}" for name, value in vars(self.knobs()).items())
+        size = count_parameters(self.system)
+        return f"<Model: {self.config.system}, {languages}, {size:,} parameters; {knobs}>"
 
     def knobs(self, **chosen: Any) -> Any:
         """Inference settings: the model's defaults, some of them replaced."""
@@ -80,7 +89,11 @@ class Model:
         return Engine(self.system, slots, avoids_loops=self.config.avoids_loops)
 
     def translate(self, lines: Sequence[str], batch: int = 64, **knobs: Any) -> list[Record]:
-        """Simulate streaming of whole sentences, `batch` at a time; records in order."""
+        """Simulate streaming of whole sentences, `batch` at a time; records in order.
+
+        The text of a translation is `record.prediction`; its reads, confidences and times are the
+        other fields of `hmt.Record`.
+        """
         records = dict(self.translate_each(lines, batch, **knobs))
         return [records[n] for n in range(len(records))]
 
@@ -150,7 +163,8 @@ def load(
         quantise(system.parts)
     elif place.type == "cpu":
         make_ready(system)
-    return Model(system, open_tokenizers(directory), config)
+    source, target = open_tokenizers(directory)
+    return Model(system, (CapitalsReader(source.backend), target), config)
 
 
 def _device(name: str) -> torch.device:

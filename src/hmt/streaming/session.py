@@ -43,8 +43,8 @@ class Session:
         listener: Callable[[Event], None] | None = None,
         keep: int = KEPT_SENTENCES,
     ) -> None:
-        if keep < 1:
-            raise UserError(f"keep = {keep}: a session keeps the events of 1 or more sentences.")
+        if not isinstance(keep, int) or keep < 1:
+            raise UserError(f"keep = {keep!r}: a session keeps the events of 1 or more sentences.")
         self._engine, self._settings, self._chosen = engine, settings, chosen
         self._keep = keep
         self._lock = threading.Lock()
@@ -152,7 +152,12 @@ class Session:
 
     def __repr__(self) -> str:
         live = self._live
-        return f"<Session: {live.number} sentences, {live.words_heard} words, {live.knobs}>"
+        sentences, words = live.number, live.words_heard
+        knobs = ", ".join(f"{name}={value}" for name, value in vars(live.knobs).items())
+        return (
+            f"<Session: {sentences} sentence{'s' * (sentences != 1)}, "
+            f"{words} word{'s' * (words != 1)}; {knobs}>"
+        )
 
     # ---- within
 

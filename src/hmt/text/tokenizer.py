@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
+from typing import Self
 
 import tokenizers as hf
 from tokenizers import models, trainers
@@ -45,7 +46,7 @@ class Tokenizer:
     def __init__(self, backend: hf.Tokenizer) -> None:
         # Text that happens to read "</s>" is text: it must not end the sentence.
         backend.encode_special_tokens = True
-        self._backend = backend
+        self.backend = backend
         self._symbols = _symbols(backend)
         self.pieces = _pieces(backend, self._symbols)
         self.size = len(self.pieces)
@@ -76,19 +77,19 @@ class Tokenizer:
     def normalize(self, text: str) -> str:
         """`text` as the vocabulary sees it: composed, lower-cased if so trained, single spaces."""
         text = " ".join(_clean(text).split())
-        normalizer = self._backend.normalizer
+        normalizer = self.backend.normalizer
         return text if normalizer is None else str(normalizer.normalize_str(text))
 
     def to_json(self) -> str:
         """The contents of the tokenizer file."""
-        return self._backend.to_str(pretty=True)
+        return self.backend.to_str(pretty=True)
 
     def save(self, path: str | Path) -> None:
         """Write the tokenizer file."""
         write_atomically(Path(path), self.to_json())
 
     @classmethod
-    def load(cls, path: str | Path) -> "Tokenizer":
+    def load(cls, path: str | Path) -> Self:
         """Read a tokenizer file."""
         refuse_special(Path(path))
         try:
@@ -105,12 +106,12 @@ class Tokenizer:
             ) from error
 
     @classmethod
-    def from_json(cls, text: str) -> "Tokenizer":
+    def from_json(cls, text: str) -> Self:
         """A tokenizer from the contents of its file."""
         return cls(backends.read_backend(text))
 
     def __reduce__(self) -> tuple[object, tuple[str]]:
-        return Tokenizer.from_json, (self.to_json(),)
+        return type(self).from_json, (self.to_json(),)
 
     def _word_ids(self, words: set[str]) -> dict[str, tuple[int, ...]]:
         """Ids of each of these words."""
@@ -119,7 +120,7 @@ class Tokenizer:
         missing = list(words - ids.keys())
         if missing:
             with backends.library():
-                encodings = self._backend.encode_batch_fast(
+                encodings = self.backend.encode_batch_fast(
                     [_clean(word[:MAX_WORD_CHARACTERS]) for word in missing],
                     add_special_tokens=False,
                 )
