@@ -76,6 +76,11 @@ async def speak(url: str, words: list[str]) -> str:
         return client.text
 
 
+async def _accepted(client: Client) -> None:
+    while not client.is_accepted:
+        await asyncio.sleep(0.01)
+
+
 async def _read(client: Client) -> None:
     async for event in client.events():
         if event["type"] == "session.closed" and event["hmt"]["reason"] == "client":
@@ -125,15 +130,13 @@ def test_another_server_goes_on_with_the_open_sentence(model: Model) -> None:
         async with proxy.running() as url, Client(url) as client:
             await client.say(" ".join(words[:at]))
             reading = asyncio.create_task(_read(client))
-            while not client.is_accepted:
-                await asyncio.sleep(0.01)
+            await _accepted(client)
             await asyncio.sleep(0.05 * (at % 3))
             proxy.port = other.port
             assert client._socket is not None
             client._socket.transport.abort()
             await client.say(" ".join(words[at:]))
-            while not client.is_accepted:
-                await asyncio.sleep(0.01)
+            await _accepted(client)
             await client.close()
             await asyncio.wait_for(reading, 60)
             return client.text
@@ -200,7 +203,8 @@ def test_draining_lets_sentences_end(model: Model) -> None:
 
     async def run(server: Running) -> None:
         async with talking(server) as talk:
-            await talk.append("Nolu ka besi tarum ")
+            await talk.append("Nolu ka besi tarum ", seq=1)
+            await talk.until("session.input_text.accepted")
             loop = server.service._loop
             assert loop is not None
             asyncio.run_coroutine_threadsafe(server.service.drain(), loop)

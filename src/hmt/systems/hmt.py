@@ -25,7 +25,7 @@ The paper's equations, each with its function:
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -43,7 +43,8 @@ from hmt.systems.contract import Loss, PassOutput, System
 from hmt.systems.hmt_states import StateTable, state_bias, state_table
 from hmt.systems.stream import Plan, Read, Stream, Write
 
-ATTENTION = ("multiple", "max", "selected")
+Attention = Literal["multiple", "max", "selected"]
+ATTENTION: tuple[Attention, ...] = get_args(Attention)
 BEYOND = 2**20  # a lower boundary beyond the end of every source
 MOST_STATES = 100  # bounds the memory of a stream; the paper goes to 10
 
@@ -80,7 +81,7 @@ class HMTKnobs:
     lower: int = 3  # L: tokens read before the first word can be written
     states: int = 6  # K: candidate moments per token
     threshold: float = 0.5  # confidence that suffices to write
-    attention: Literal["multiple", "max", "selected"] = "multiple"
+    attention: Attention = "multiple"
     # "last" always takes the last state, which is wait-(L+K-1)
     policy: Literal["confidence", "last"] = "confidence"
 
