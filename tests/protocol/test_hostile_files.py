@@ -133,10 +133,9 @@ def test_sizes_that_do_not_belong_together_are_not_allocated(tmp_path: Path) -> 
         "encoder.embed_tokens.weight": torch.zeros(1_000_000, 1),
         "decoder.embed_tokens.weight": torch.zeros(8, 16_384),
     }
-    names = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.out_proj")
-    names += ("encoder_attn.q_proj", "encoder_attn.k_proj", "encoder_attn.v_proj")
-    names += ("encoder_attn.out_proj", "self_attn_layer_norm", "encoder_attn_layer_norm")
-    names += ("final_layer_norm", "fc1", "fc2")
+    parts = ("q_proj", "k_proj", "v_proj", "out_proj")
+    names = [f"{kind}.{part}" for kind in ("self_attn", "encoder_attn") for part in parts]
+    names += ["self_attn_layer_norm", "encoder_attn_layer_norm", "final_layer_norm", "fc1", "fc2"]
     for side in ("encoder", "decoder"):
         for name in names:
             if side == "decoder" or "encoder_attn" not in name:
@@ -275,7 +274,7 @@ def test_standard_input_without_a_border(monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.parametrize(("zipped", "lines"), [(False, 0), (True, 0), (False, 7)])
 def test_a_line_of_100_megabytes(tmp_path: Path, zipped: bool, lines: int) -> None:
     path = tmp_path / "text"
-    with (gzip.open if zipped else open)(path, "wb") as file:  # type: ignore[operator]
+    with (gzip.open if zipped else open)(path, "wb") as file:
         file.write(b"short\n" * lines)
         for _ in range(100):
             file.write(b"a" * 1_000_000)
