@@ -76,7 +76,7 @@ def main() -> None:
         for scheme in ("light", "dark"):
             page = visit("", DESK, scheme)
             talk(page)
-            page.locator(".row").nth(3).locator(".w").nth(6).click()
+            page.locator(".row").nth(3).locator(".w").nth(3).click()  # the word that waited longest
             shoot(page, f"live-page-{scheme}")
             page.context.close()
         speaker = visit("?room=aula", DESK, "light")
