@@ -4,16 +4,13 @@ import json
 import logging
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
 from hmt.cli import _knobs as knobs
 from hmt.cli._app import app
 from hmt.cli._model import DEVICE, MAX_BATCH, MODEL, TRUST, open_model
-
-if TYPE_CHECKING:
-    from hmt.text.tokenizer import Tokenizer
 
 logger = logging.getLogger(__name__)
 
@@ -49,13 +46,12 @@ def score(
     from hmt.evaluation.evaluate import read_parallel
     from hmt.evaluation.forced import forced
     from hmt.metrics.alignment import PolicyQuality, read_alignments
-    from hmt.metrics.latency import latency
 
     loaded = open_model(model, device, trust=trust)
     chosen = knobs.settings(knobs.given(context), loaded.system.Knobs, loaded.system.name)
     text = read_parallel(source, target)
     targets = text.references or ()
-    policy, shares, lags = None, [], []
+    policy, shares = None, []
     if alignment is not None:
         gold = read_alignments(alignment, text.sources, targets, alignment_base)
         policy = PolicyQuality(loaded.tokenizers, text.sources, targets, gold)
@@ -63,17 +59,10 @@ def score(
         if policy is not None:
             found["alignment"] = policy.add(found["index"], found["reads"])
             shares.append(found["alignment"])
-            length = _tokens(loaded.source_tokenizer, text.sources[found["index"]]) + 1
-            lags.append((latency(found["reads"], length) or {}).get("AL"))
         typer.echo(json.dumps(found))
     if policy is not None:
-        typer.echo(json.dumps(_summary(shares, lags)))
+        typer.echo(json.dumps(_summary(shares, policy.lags)))
         logger.info("%s", policy)
-
-
-def _tokens(tokenizer: "Tokenizer", text: str) -> int:
-    """Tokens of a text, word by word as they arrive."""
-    return sum(len(tokenizer.encode(word)) for word in text.split())
 
 
 def _summary(
