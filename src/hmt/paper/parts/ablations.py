@@ -156,7 +156,9 @@ def verdict(outcomes: dict[int, Outcome], reference: int) -> str:
     others = [outcome for n, outcome in outcomes.items() if n != reference]
     said = []
     for what, place in (("AL", 0), ("BLEU", 1)):
-        as_there, level, other_way = [], [], []
+        as_there: list[str] = []
+        level: list[str] = []
+        other_way: list[str] = []
         for outcome in others:
             paper = outcome.paper[place] - base.paper[place]
             ours = outcome.ours[place] - base.ours[place]

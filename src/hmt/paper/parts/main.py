@@ -1,6 +1,6 @@
 """The main figure, quality over latency of all systems, and its numbers with more metrics."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from hmt.paper.plan import Part, Place, Step
 from hmt.paper.steps import analyse, evaluate
 
 SEEDED = ("hmt", "multipath", "mma")  # repeated with every seed that is asked for
+DIALS = ("lower", "k", "delta", "threshold", "rho_a")
 LOWEST = -1  # the paper's lower boundary for latencies below one token
 
 
@@ -79,15 +80,15 @@ def _table(curves: Sequence[Curve]) -> Table:
     rows = []
     for curve in curves:
         for point in curve.points:
-            known = {k: v for k, v in point.settings.items() if k in DIALS}
             low, high = point.quality_interval or (point.quality, point.quality)
             quality = f"{point.quality:.1f} [{low:.1f}, {high:.1f}]"
-            dial = ", ".join(f"{k} {v}" for k, v in known.items())
-            rows.append((curve.label, dial, f"{point.latency:.2f}", quality))
+            rows.append((curve.label, dial(point.settings), f"{point.latency:.2f}", quality))
     return Table(("system", "setting", "AL", "BLEU"), tuple(rows))
 
 
-DIALS = ("lower", "k", "delta", "threshold", "rho_a")
+def dial(settings: Mapping[str, Any]) -> str:
+    """The settings that set the latency of some system."""
+    return ", ".join(f"{name} {value}" for name, value in settings.items() if name in DIALS)
 
 
 def _seeds(place: Place) -> list[Block]:
@@ -98,14 +99,13 @@ def _seeds(place: Place) -> list[Block]:
         for seed in place.seeds:
             for folder in folders(place, rival, seed):
                 for point in read_points(folder / "scores.json"):
-                    dial = {k: v for k, v in point["settings"].items() if k in DIALS}
-                    by_setting.setdefault(str(dial), []).append(point)
-        for dial, points in by_setting.items():
+                    by_setting.setdefault(dial(point["settings"]), []).append(point)
+        for setting, points in by_setting.items():
             if len(points) > 1:
                 scores = [point["quality"]["bleu"] for point in points]
                 each = ", ".join(f"{bleu(p).split()[0]} at {lag(p)}" for p in points)
                 mean = sum(scores) / len(scores)
-                rows.append((rival.label, dial.strip("{}"), f"{mean:.1f}", each))
+                rows.append((rival.label, setting, f"{mean:.1f}", each))
     return [Table(("system", "setting", "mean BLEU", "each seed"), tuple(rows))] if rows else []
 
 

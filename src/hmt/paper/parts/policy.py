@@ -78,7 +78,8 @@ def _verdict(curves: list[Curve]) -> str:
     own = by_label.pop("hmt", None)
     if own is None or not by_label:
         return "There are too few systems yet to compare."
-    above, below = [], []
+    above: list[str] = []
+    below: list[str] = []
     for label, curve in by_label.items():
         pairs = [(q, p.quality) for p in curve.points if (q := _height(own, p.latency)) is not None]
         if pairs:

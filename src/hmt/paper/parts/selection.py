@@ -22,8 +22,8 @@ def accuracy_steps(place: Place) -> list[Step]:
     """Forced decoding of the test set."""
     source, target = test_files(place)
     trained = HMT.train(place)
-    words = (str(trained.output.parent), "--source", str(source), "--target", str(target))
-    words = (*words, "--lower", str(LOWER))
+    words = [str(trained.output.parent), "--source", str(source), "--target", str(target)]
+    words += ["--lower", str(LOWER)]
     files = (source, target)
     return [analyse(place, "accuracy", "accuracy", words, [trained], inputs=files, seconds=60.0)]
 
