@@ -208,9 +208,13 @@ def evaluated(folder: Path, lower: int, errors: int) -> Path:
     """A point in which some of ten sentences are wrong."""
     records = []
     for n in range(10):
-        text = "wrong words" if n < errors else "right words"
-        reads = [min(lower + i, 8) for i in range(3)]
-        records.append(translation(n, reads, [[1.0]] * 3, prediction=text, reference="right words"))
+        text = "these words are all wrong" if n < errors else "five words that stand here"
+        reads = [min(lower + i, 8) for i in range(6)]
+        records.append(
+            translation(
+                n, reads, [[1.0]] * 6, prediction=text, reference="five words that stand here"
+            )
+        )
     place = folder / f"lower={lower}"
     place.mkdir(parents=True)
     write_records(place / "records.jsonl", records)

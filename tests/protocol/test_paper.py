@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -25,6 +25,7 @@ from hmt.paper.plan import DONE, OPEN, STALE, Ledger, Part, Place, Step, chosen,
 from hmt.paper.report import build
 from hmt.paper.running import in_a_process, run
 from hmt.paper.runs import is_finished, stated_seconds, training_seconds
+from hmt.systems import SYSTEMS
 
 RECIPE = """\
 # Cost: about 2 minutes of one core.
@@ -58,7 +59,7 @@ def place(tmp_path: Path) -> Place:
         content = (data / f"train.{end}").read_bytes()
         (data / f"train.{end}.gz").write_bytes(gzip.compress(content))
     (recipes / "ablations").mkdir(parents=True)
-    for name in ("hmt", "full", "multipath", "ablations/hmt"):
+    for name in (*SYSTEMS, "ablations/hmt"):
         system = name.split("/")[-1]
         more = HMT if system == "hmt" else ""
         text = RECIPE.format(system=system, more=more, updates=4)
@@ -92,13 +93,13 @@ def make(place: Place, *names: str, execute=here, **options) -> dict[str, str]:
 
 
 def test_a_plan_runs_to_its_end_and_reports_what_it_found(place: Place, tmp_path: Path) -> None:
-    names = ("accuracy", "selection", "threshold", "cases", "hmm-loss", "attention", "numerical")
+    names = ("accuracy", "selection", "cases", "hmm-loss")
     found = make(place, *names)
     assert set(found.values()) == {"ran"}, found
     assert make(place, *names) == dict.fromkeys(found, "done"), "nothing is done twice"
     report = build(place, PARTS, ledger_of(place))
     states = {chapter.part.name: chapter for chapter in report.chapters}
-    assert states["threshold"].is_whole and not states["main"].is_whole
+    assert states["selection"].is_whole and not states["main"].is_whole
     assert "multipath" in states["main"].section.missing
     assert states["speed"].section.missing == ["speed"]
     write_markdown(report, tmp_path / "docs" / "paper.md")
@@ -219,8 +220,6 @@ def options(place: Place) -> list[str]:
 
 
 def test_dry_run_and_subsets(place: Place, capfd: pytest.CaptureFixture[str]) -> None:
-    for name in ("gma", "gsimt", "itst", "mma", "moe-wait-k", "wait-k", "adaptive"):
-        (place.recipes / f"{name}.toml").write_text(RECIPE.format(system=name, more="", updates=4))
     words = ["paper", "--dry-run", *options(place)]
     assert command(words) == 0
     out = capfd.readouterr().out
@@ -250,7 +249,6 @@ def test_commands_of_the_real_plan_are_commands_of_hmt(tmp_path: Path) -> None:
     from typer.main import get_command
 
     from hmt.cli import app
-    from hmt.systems import SYSTEMS
 
     knobs = {f"--{n.replace('_', '-')}" for s in SYSTEMS.values() for n in s.Knobs.__annotations__}
     root = Path(__file__).resolve().parents[2]
@@ -292,13 +290,6 @@ def test_report_escapes_what_sentences_hold(place: Place, tmp_path: Path) -> Non
     page = (tmp_path / "r.html").read_text()
     assert not re.search(r"<(b|i|u|script)>", page)
     assert r"| a\|b |" in (tmp_path / "r.md").read_text()
-
-
-@pytest.fixture(autouse=True)
-def _no_bootstrap(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Intervals of six sentences from few resamples: nobody reads them."""
-    monkeypatch.setattr("hmt.metrics.scores.RESAMPLES", 10)
-    yield
 
 
 def test_a_process_of_its_own_ends_with_its_code(tmp_path: Path) -> None:
