@@ -10,7 +10,7 @@ from torch import nn
 import hmt
 from hmt.fast.prepacked import LEAST, ReadyLinear, ReadyNorm, make_ready
 
-SHAPES = [(512, 640), (64, 48)]  # arranged for oneDNN, and not
+SHAPES = [(512, 640), (64, 48)]  # packed for oneDNN, and not
 
 
 def ready_pair(shape: tuple[int, int], bias: bool = True) -> tuple[nn.Linear, nn.Linear]:
@@ -23,7 +23,7 @@ def ready_pair(shape: tuple[int, int], bias: bool = True) -> tuple[nn.Linear, nn
     ready = holder[0]
     assert isinstance(ready, ReadyLinear)
     is_large = shape[0] * shape[1] >= LEAST and torch.backends.mkldnn.is_available()
-    assert (ready.arranged is not None) == is_large
+    assert (ready.packed is not None) == is_large
     return plain, ready
 
 
@@ -115,7 +115,7 @@ def test_hooks_are_called_where_gradients_are_wanted() -> None:
 
 
 def test_a_loaded_model_can_be_copied_and_pickled() -> None:
-    """Planted bug: without `__getstate__` what oneDNN has arranged cannot be copied."""
+    """Planted bug: without `__getstate__` what oneDNN has packed cannot be copied."""
     model = hmt.load()
     x = torch.randn(2, model.system.transformer.dims.width)
     for other in (copy.deepcopy(model.system), pickle.loads(pickle.dumps(model.system))):

@@ -251,7 +251,7 @@ def test_comet_export(tmp_path: Path) -> None:
     command = export_comet(tmp_path, instances)
     assert (tmp_path / "comet.mt").read_text() == "a b\n\n"
     assert command.startswith("comet-score -s ") and "wmt22-comet-da" in command
-    examples = [json.loads(line) for line in (tmp_path / "comet.jsonl").open()]
+    examples = [json.loads(line) for line in (tmp_path / "comet.jsonl").read_text().splitlines()]
     assert examples[0] == {"src": "x", "mt": "a b", "ref": "c"}
     with pytest.raises(UserError, match="no source or no reference"):
         export_comet(tmp_path, [Instance(0, "a", [1], 1, "x")])

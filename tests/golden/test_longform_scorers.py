@@ -132,7 +132,7 @@ def test_both_logs_of_a_model_agree_with_its_scores(world: Path, tmp_path: Path)
         load(world / "run"), text, tmp_path / "out", LongForm((4, 2)), scoring=scoring
     )
     (folder,) = (tmp_path / "out").glob("*text=written")
-    rows = [json.loads(line) for line in (folder / "resegmented.jsonl").open()]
+    rows = [json.loads(line) for line in (folder / "resegmented.jsonl").read_text().splitlines()]
     segments = [
         Segment(
             *(row["reference"], row["prediction"].split(), row["emission_cu"]),

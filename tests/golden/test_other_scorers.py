@@ -112,7 +112,7 @@ def simuleval(folder: Path, *options: str) -> dict[str, float] | str:
 
 
 def omnisteval(folder: Path, unit: str = "word") -> dict[str, float] | str:
-    lines = [json.loads(line) for line in (folder / "instances.log").open()]
+    lines = [json.loads(line) for line in (folder / "instances.log").read_text().splitlines()]
     references = folder / "references.txt"
     references.write_text(
         "".join((line["reference"] or "").rstrip("\n") + "\n" for line in lines), encoding="utf-8"

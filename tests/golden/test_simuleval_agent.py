@@ -199,8 +199,8 @@ def test_simuleval_itself_agrees(
     assert not answer.returncode, answer.stderr
     point = evaluate(load(folder), read_parallel(source, target), tmp_path / "ours", [knobs])[0]
     (log,) = (tmp_path / "ours").glob("*/instances.log")
-    ours = [json.loads(line) for line in log.open()]
-    theirs = [json.loads(line) for line in (output / "instances.log").open()]
+    ours = [json.loads(line) for line in log.read_text().splitlines()]
+    theirs = [json.loads(line) for line in (output / "instances.log").read_text().splitlines()]
     for one, other in zip(ours, theirs, strict=True):
         del other["elapsed"]  # zeros, see docs/metrics.md
         assert one == other
@@ -224,7 +224,8 @@ def test_simuleval_ends_whatever_is_said(tmp_path: Path) -> None:
     answer = simuleval(
         "--model", folder, "--source", source, "--target", source, "--output", tmp_path / "out"
     )
-    lines = [json.loads(line) for line in (tmp_path / "out" / "instances.log").open()]
+    written = (tmp_path / "out" / "instances.log").read_text()
+    lines = [json.loads(line) for line in written.splitlines()]
     assert len(lines) == 6, answer.stderr
     records: list[Record] = load(folder).translate(source.read_text().split("\n")[:-1])
     assert [line["prediction"] for line in lines] == [record.prediction for record in records]

@@ -2,6 +2,8 @@
 
 import re
 import shlex
+import shutil
+import subprocess
 import tomllib
 from pathlib import Path
 
@@ -13,6 +15,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```(\w*)\n(.*?)```", README, re.DOTALL)
 COMMANDS = re.findall(r"^hmt .*$", README, re.MULTILINE)
 RECIPES = sorted((ROOT / "recipes").rglob("*.toml"))
+PATCHES = sorted((ROOT / "tests" / "planted").glob("*.patch"))
 
 
 @pytest.mark.parametrize("line", COMMANDS)
@@ -79,8 +82,14 @@ def test_recipes_parse_and_state_command_cost_and_score(path: Path) -> None:
         system, config = SYSTEMS[stage.model.system], stage.model.config
         from_plain(system.Config, {**config, "dims": {**config.get("dims", {}), **sizes}}, "config")
         from_plain(system.Knobs, stage.model.knobs, "knobs")
-    head = path.read_text(encoding="utf-8").split("\n\n")[0]
-    assert "hmt train" in head, "a recipe states its command at its top"
+    head = path.read_text(encoding="utf-8").partition("\noutput = ")[0]
+    assert f"hmt train {path.relative_to(ROOT)}" in head, "a recipe states its command at its top"
+    for word in ("Cost", "Reached"):
+        (stated,) = re.findall(rf"^# {word}: (.+)$", head, re.MULTILINE)
+        if not re.match(r"not (run|measured) ", stated):
+            assert re.search(r"\d", stated), f"{word} needs a figure: {stated}"
+    if "# Cost: not" not in head:
+        assert re.search(r"# Cost: .*\(\d{4}-\d\d-\d\d, commit [0-9a-f]{7}", head), "date, commit"
 
 
 def test_versions_agree() -> None:
@@ -91,3 +100,16 @@ def test_versions_agree() -> None:
     assert f"## {__version__}" in (ROOT / "CHANGELOG.md").read_text()
     # the pinned torch keeps a plain install small and reproducible
     assert "torch==2.13.0" in (ROOT / "constraints.txt").read_text().splitlines()
+
+
+@pytest.mark.parametrize("patch", PATCHES, ids=lambda path: path.stem)
+def test_planted_bugs_fit_the_code(patch: Path) -> None:
+    """`make planted` takes long; that each bug still applies and names real tests is seen here."""
+    if shutil.which("git") is None:
+        pytest.skip("git is not installed")
+    command = ["git", "apply", "--check", str(patch)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    for test in patch.read_text(encoding="utf-8").split("\n", 1)[0].split()[1:]:
+        path, _, name = test.partition("::")
+        assert f"def {name}(" in (ROOT / path).read_text(encoding="utf-8"), test

@@ -249,13 +249,13 @@ def test_an_interrupt_is_quiet(world: Path) -> None:
 
 
 def test_a_closed_pipe_is_quiet(world: Path) -> None:
-    process = start(["translate", "run"], cwd=world)
-    assert process.stdin and process.stdout and process.stderr
-    process.stdout.close()
-    process.stdin.write(b"al brano sevi un hult .\n" * 50)
-    process.stdin.close()
-    assert process.stderr.read() == b""
-    assert process.wait(timeout=60) != 0
+    with start(["translate", "run"], cwd=world) as process:
+        assert process.stdin and process.stdout and process.stderr
+        process.stdout.close()
+        process.stdin.write(b"al brano sevi un hult .\n" * 50)
+        process.stdin.close()
+        assert process.stderr.read() == b""
+    assert process.returncode != 0
 
 
 def test_the_model_that_ships_is_the_default(hmt: Call, tmp_path: Path) -> None:

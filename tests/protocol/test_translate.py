@@ -97,8 +97,8 @@ def test_a_caption_file_is_valid_after_a_kill(world: Path, tmp_path: Path, style
     """Planted bug: a cue written in two parts, or kept in a buffer."""
     path = tmp_path / f"captions.{style}"
     read = read_srt if style == "srt" else read_vtt
-    with path.open("wb") as file:
-        process = start(["translate", "run", "--format", style], cwd=world, stdout=file)
+    command = ["translate", "run", "--format", style]
+    with path.open("wb") as file, start(command, cwd=world, stdout=file, stderr=None) as process:
         assert process.stdin is not None
         try:
             for _ in range(600):
@@ -109,19 +109,18 @@ def test_a_caption_file_is_valid_after_a_kill(world: Path, tmp_path: Path, style
                 select.select([], [], [], 0.1)
         finally:
             process.send_signal(signal.SIGKILL)
-            process.wait()
-            process.stdin.close()
     assert len(read(path.read_text(encoding="utf-8"))) >= 5
 
 
 def test_lines_arrive_as_soon_as_they_are_complete(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted bug: a character cut between two reads is lost."""
     reading, writing = os.pipe()
-    monkeypatch.setattr("sys.stdin", os.fdopen(reading))
-    lines = words.lines_arriving()
-    os.write(writing, "\ufeffeins\nzw\u00f6".encode()[:-1])
-    assert next(lines) == "eins"
-    os.write(writing, "\u00f6".encode()[-1:] + b"lf\r\n\nrest")
-    assert next(lines) == "zw\u00f6lf\r"
-    os.close(writing)
-    assert list(lines) == ["", "rest"]
+    with os.fdopen(reading) as stdin:
+        monkeypatch.setattr("sys.stdin", stdin)
+        lines = words.lines_arriving()
+        os.write(writing, "\ufeffeins\nzw\u00f6".encode()[:-1])
+        assert next(lines) == "eins"
+        os.write(writing, "\u00f6".encode()[-1:] + b"lf\r\n\nrest")
+        assert next(lines) == "zw\u00f6lf\r"
+        os.close(writing)
+        assert list(lines) == ["", "rest"]

@@ -32,7 +32,7 @@ FONTS = ("DejaVu Sans", "Noto Sans CJK JP", "Noto Sans", "Noto Sans Arabic", "Ar
 
 @contextmanager
 def drawing() -> Iterator[None]:
-    """Settings for everything that is drawn here; a missing matplotlib is told in a sentence."""
+    """Settings for everything that is drawn here; a missing matplotlib is a UserError."""
     # they report on font caches, on missing glyphs, and on every step of putting fonts into a file
     reports = {name: logging.getLogger(name) for name in ("matplotlib", "fontTools")}
     levels = {name: report.level for name, report in reports.items()}

@@ -22,7 +22,7 @@ class Speaker:
     source: list[int]
     target: list[int]
     stream: Stream
-    said: int = 0
+    spoken: int = 0
     delays: list[float] = field(default_factory=list)
 
 
@@ -89,7 +89,7 @@ def _speaker(engine: Engine, draw: random.Random, size: str, first_at: float) ->
 
 def _say(engine: Engine, speaker: Speaker) -> None:
     """The next word; the end of the sentence comes with its last word."""
-    engine.push(speaker.stream, [speaker.source[speaker.said]])
-    speaker.said += 1
-    if speaker.said == len(speaker.source):
+    engine.push(speaker.stream, [speaker.source[speaker.spoken]])
+    speaker.spoken += 1
+    if speaker.spoken == len(speaker.source):
         engine.finish(speaker.stream)

@@ -100,16 +100,16 @@ def longform_table(points: "Sequence[Point]") -> str:
     ]
     for point in points:
         setting = " ".join(f"{name}={point['settings'][name]}" for name in varying)
-        for text, found in point["sentence_by_sentence"].items():
-            rows.append([f"{setting} sentences, {text}", *_numbers(found, names), "", "", ""])
-        said = point["longform"]
-        share, ends = said["translated_share"], said["borders"]
+        for text, scores in point["sentence_by_sentence"].items():
+            rows.append([f"{setting} sentences, {text}", *_numbers(scores, names), "", "", ""])
+        found = point["longform"]
+        share, ends = found["translated_share"], found["borders"]
         rows.append(
             [
                 f"{setting} running text, {point['settings']['text']}",
                 *_numbers(point, names),
                 f"{share:.4f}",
-                f"{said['sentences_found']} of {said['sentences_true']}",
+                f"{found['sentences_found']} of {found['sentences_true']}",
                 f"{ends['right']} of {ends['true']}",
             ]
         )
@@ -125,20 +125,20 @@ def _numbers(point: dict[str, Any], names: Sequence[str]) -> list[str]:
 
 
 def _notes(point: "Point") -> list[str]:
-    said = point["longform"]
+    found = point["longform"]
     return [
         "",
-        f"{said['talks']} talks, {said['source_words']:,} source words; latency in source words",
+        f"{found['talks']} talks, {found['source_words']:,} source words; latency in source words",
         "translated     share of source words in a sentence with a translation (1: none is lost)",
         "borders right  sentence ends found behind the very word where the file has one",
     ]
 
 
 def _warn(point: "Point") -> None:
-    said = point["longform"]
-    health = said["resegmentation"]
-    if said["translated_share"] < 1:
-        lost = 1 - said["translated_share"]
+    found = point["longform"]
+    health = found["resegmentation"]
+    if found["translated_share"] < 1:
+        lost = 1 - found["translated_share"]
         logger.warning("%.2f %% of the source words have no translation.", 100 * lost)
     if health["early"] > EARLY or health["empty"] > EMPTY * point["sentences"]:
         logger.warning(

@@ -66,7 +66,7 @@ def score_table(points: "Sequence[Point]") -> str:
 def _columns(points: "Sequence[Point]") -> dict[str, Place]:
     """Column names, which say the convention, and where their numbers stand."""
     tokenize = points[0]["scoring"]["tokenize"]
-    wanted: dict[str, Place] = {
+    columns: dict[str, Place] = {
         f"BLEU {tokenize}": ("quality", "bleu"),
         "chrF2": ("quality", "chrf"),
         # with the written length the two are one number
@@ -75,11 +75,11 @@ def _columns(points: "Sequence[Point]") -> dict[str, Place]:
     }
     unit = points[0]["scoring"].get("unit", "word")
     for metric in ("AL", "LAAL", "DAL", "AL_CA", "LAAL_CA", "DAL_CA"):
-        wanted[f"{metric} {unit}"] = ("latency", "word", metric)
+        columns[f"{metric} {unit}"] = ("latency", "word", metric)
     always = f"AL {unit}"
     return {
         name: place
-        for name, place in wanted.items()
+        for name, place in columns.items()
         if name == always or any(_at(point, place) is not None for point in points)
     }
 
@@ -113,19 +113,19 @@ def _notes(points: "Sequence[Point]") -> list[str]:
     notes = [""]
     if first["signatures"]:
         notes.append(f"BLEU   {first['signatures']['bleu']}")
-    for convention, said in first["conventions"]["latency"].items():
-        length = said["target_length"]
+    for convention, wording in first["conventions"]["latency"].items():
+        length = wording["target_length"]
         if isinstance(length, dict):
             length = ", ".join(f"{name}: {length[name]}" for name in ("AL", "LAAL", "DAL"))
         name = first["scoring"].get("unit", convention) if convention == "word" else convention
         notes += [
-            f"{name:5}  {said['unit']}; end tokens {said['end_tokens']};",
+            f"{name:5}  {wording['unit']}; end tokens {wording['end_tokens']};",
             f"       target length {length}",
         ]
-        if "clipped" in said:
-            notes.append(f"       {said['clipped']}")
-        if "computation_aware" in said:
-            notes.append(f"_CA    {said['computation_aware'].removeprefix('*_CA ')}")
+        if "clipped" in wording:
+            notes.append(f"       {wording['clipped']}")
+        if "computation_aware" in wording:
+            notes.append(f"_CA    {wording['computation_aware'].removeprefix('*_CA ')}")
     if drawn := first["intervals"]:
         notes.append(
             f"[ ]    {drawn['level']:.0%} intervals, {drawn['method']}, "

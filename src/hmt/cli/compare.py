@@ -125,7 +125,7 @@ def _check_units(points: "list[Translations]", first: Path, second: Path) -> Non
 def _sentences(found: dict[str, Any]) -> list[str]:
     """The result in words, what it is first, how it was found last."""
     if "scores" in found:
-        told = [
+        lines = [
             f"{_name(key, found['tokenize'])}: {_verdict(found['scores'][key], key)}"
             for key in SHOWN
             if key in found["scores"]
@@ -136,10 +136,10 @@ def _sentences(found: dict[str, Any]) -> list[str]:
         where = f"At {found['latency']} {low:.2f}"
         if low < high:
             where = f"On average over {found['latency']} from {low:.2f} to {high:.2f}"
-        told = [f"{where}, {_name(key, found['tokenize'])}: {_verdict(found, key)}"]
+        lines = [f"{where}, {_name(key, found['tokenize'])}: {_verdict(found, key)}"]
     return [
         f"A is {found['A']}, B is {found['B']}.",
-        *told,
+        *lines,
         f"Paired bootstrap, two-sided, {found['resamples']:,} resamples of the same "
         f"{found['sentences']:,} sentences; [ ] are {found['level']:.0%} intervals of B minus A.",
     ]

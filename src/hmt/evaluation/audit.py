@@ -1,4 +1,4 @@
-"""Proof that nothing looks ahead: what was not read is replaced, and what was said must stay.
+"""Proof that nothing looks ahead: replace what was not read, and all written output must stay.
 
 A sentence is translated once as it is. Then, again and again, all that lies behind some point is
 replaced by something else. Whatever was written, believed or computed with what had been read up to
@@ -38,7 +38,7 @@ Progress = Callable[[str, int, int], None]  # stage, done, total
 
 @dataclass(frozen=True)
 class Leak:
-    """Something said before a point that changed with what came after it."""
+    """Output written before some point that changed with the source after it."""
 
     sentence: int  # from 1
     source: str
@@ -81,10 +81,10 @@ class Report:
         if len(self.leaks) > shown:
             yield f"... and {len(self.leaks) - shown:,} more"
         if self.is_clean:
-            yield "PASS: nothing that was said depends on source that had not been read."
+            yield "PASS: no output depends on source that had not been read."
         elif self.leaks:
             count = f"{len(self.leaks):,} of {self.probes:,}"
-            yield f"FAIL: {count} probes changed what had been said before."
+            yield f"FAIL: {count} probes changed output that had already been written."
         else:
             yield "FAIL: there was nothing to try; give sentences with words in them."
 
@@ -127,7 +127,7 @@ def points(draw: random.Random, count: int, probes: int) -> list[int]:
 
 
 def compare(base: Record, other: Record, kept: int, report: Report) -> str | None:
-    """What was said with at most `kept` source tokens read and is not the same in both, if any."""
+    """The first output written with at most `kept` source tokens read that differs, if any."""
     for n, (a, b) in enumerate(
         zip(base.source_tokens[:kept], other.source_tokens[:kept], strict=False), 1
     ):

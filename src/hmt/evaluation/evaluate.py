@@ -39,7 +39,7 @@ Progress = Callable[[str, int, int], None]  # stage, done, total
 
 @dataclass(frozen=True)
 class ParallelText:
-    """Parallel lines to be translated and compared with; `checksum` tells them from others."""
+    """Parallel lines to translate and to compare with, identified by `checksum`."""
 
     sources: tuple[str, ...]
     references: tuple[str, ...] | None

@@ -142,7 +142,7 @@ def _point(folder: Path, texts: Sequence[Script], helds: Sequence[Held], scoring
 
 
 def running_text(texts: Sequence[Script], helds: Sequence[Held]) -> dict[str, Any]:
-    """What became of the source: nothing may be lost, and sentences should be told apart."""
+    """What became of the source: nothing may be lost, and sentence borders should be found."""
     found = [sentence for held in helds for sentence in held.sentences]
     words = sum(len(script.words) for script in texts)
     ends, true, right = 0, 0, 0

@@ -1,9 +1,9 @@
-"""Layers made ready for live passes of a few rows, when their weights will not change any more.
+"""Layers with pre-packed weights for live passes of a few rows, once the weights are final.
 
 Shapes: N rows, D inputs, E outputs.
 
 A live pass has as many rows as a token has states, four to eight.  With so few, an ordinary product
-with a large matrix spends most of its time on arranging the weights; arranged once, it takes half
+with a large matrix spends most of its time on packing the weights; packed once, it takes half
 the time.  With a small matrix the way of PyTorch to its layers (hooks, parameters that are looked
 up) takes as long as the product; a layer that holds its weights and is called directly does not.
 """
@@ -15,15 +15,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-LEAST = 2**18  # numbers in a matrix that gains by being arranged
+LEAST = 2**18  # numbers in a matrix that gains from pre-packing
 ROWS = 8  # the arrangement is best for about so many rows, and right for any number
-HELD = ("held", "arranged")  # what can be made again from the parameters
+HELD = ("held", "packed")  # what can be made again from the parameters
 
 
 class Ready(nn.Module):
     """What holds its weights a second time, and so must hear of all that happens to them.
 
-    Hooks are called where gradients are wanted, not in live passes.
+    Hooks are called where gradients are needed, not in live passes.
     """
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
@@ -38,7 +38,7 @@ class Ready(nn.Module):
         hold(self)
 
     def __getstate__(self) -> dict[str, Any]:
-        """For copies and pickles: what oneDNN has arranged can have neither."""
+        """For copies and pickles: what oneDNN has packed supports neither."""
         return {key: value for key, value in vars(self).items() if key not in HELD}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -47,21 +47,21 @@ class Ready(nn.Module):
 
 
 class ReadyLinear(Ready, nn.Linear):
-    """A linear layer; a large one keeps its weights a second time, arranged for oneDNN."""
+    """A linear layer; a large one keeps a second copy of its weights, packed for oneDNN."""
 
     held: tuple[Tensor, Tensor | None]
-    arranged: Tensor | None
+    packed: Tensor | None
 
     def __call__(self, x: Tensor) -> Tensor:
         """(N, D) -> (N, E)"""
         out: Tensor
         if torch.is_grad_enabled():
             out = super().__call__(x)
-        elif self.arranged is None or x.dtype != torch.float32:
+        elif self.packed is None or x.dtype != torch.float32:
             out = F.linear(x, *self.held)
         else:
-            arranged, bias = self.arranged, self.held[1]
-            out = torch.ops.mkldnn._linear_pointwise(x, arranged, bias, "none", [], "")
+            packed, bias = self.packed, self.held[1]
+            out = torch.ops.mkldnn._linear_pointwise(x, packed, bias, "none", [], "")
         return out
 
 
@@ -85,7 +85,7 @@ def hold(layer: nn.Module) -> None:
         layer.held = weight, None if layer.bias is None else layer.bias.detach()
         is_large = weight.numel() >= LEAST and torch.backends.mkldnn.is_available()
         can = is_large and weight.device.type == "cpu" and weight.dtype == torch.float32
-        layer.arranged = torch.ops.mkldnn._reorder_linear_weight(weight, ROWS) if can else None
+        layer.packed = torch.ops.mkldnn._reorder_linear_weight(weight, ROWS) if can else None
 
 
 def make_ready(module: nn.Module) -> None:

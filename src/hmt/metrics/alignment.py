@@ -89,7 +89,7 @@ def read_shares(
 ) -> dict[str, dict[str, Any]]:
     """How many target words had all their source words read; reads (I), lengths are tokens a word.
 
-    A target word is decided with its first token, so what was read then counts; a source word is
+    A target word is chosen by its first token, so what was read then counts; a source word is
     read when its last token is. Words without any link say nothing about the policy and are left
     out.
     """
@@ -108,7 +108,7 @@ def read_shares(
 
 
 class PolicyQuality:
-    """Shares of pair after pair, and of all of them with the latency that they were bought with."""
+    """Shares of each pair, and of all pairs together with their latency."""
 
     def __init__(
         self,

@@ -24,7 +24,7 @@ LONG_COMPUTATION_AWARE = tuple(f"{name}_CA" for name in LONG_METRICS)
 
 @dataclass(frozen=True)
 class Talk:
-    """What was said and what was written, with the true sentences of both."""
+    """Source and translation of one talk, with the true sentences of both."""
 
     lengths: Sequence[int]  # source words of each sentence
     references: Sequence[str]
@@ -154,7 +154,7 @@ def elapsed_of_talk(
 ) -> list[float]:
     """When each written word was out, in source words (Y).
 
-    `seconds` (X) are spent after each source word; work on a word starts when it was said and the
+    `seconds` (X) are spent after each source word; work on a word starts when it was spoken and the
     work on the one before is done.  What was written after word d is out when its work is done.
     """
     out = [0.0]

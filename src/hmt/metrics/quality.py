@@ -62,7 +62,7 @@ def is_tokenised(texts: Sequence[str]) -> bool:
 
 
 def lacks_spaces(references: Sequence[str]) -> bool:
-    """Whether most letters are of a script that writes no spaces, of which 13a makes one word."""
+    """Whether most letters are of a script without spaces, so that 13a finds one word."""
     text = "".join(references)
     # kana, Han, Thai, Lao, Burmese, Khmer
     dense = re.findall(r"[\u3040-\u30ff\u3400-\u9fff\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]", text)

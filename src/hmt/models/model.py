@@ -49,7 +49,7 @@ class Model:
         self.knobs()  # refuses settings that do not fit now, not at the first sentence
 
     def knobs(self, **chosen: Any) -> Any:
-        """Inference settings: the model's own, with some chosen anew."""
+        """Inference settings: the model's defaults, some of them replaced."""
         return self.system.knobs(**{**self.config.knobs, **chosen})
 
     def session(

@@ -12,7 +12,7 @@ from hmt.training.journal import LOG
 from hmt.training.recipe import Recipe, load_recipe
 
 UNITS = {"second": 1, "minute": 60, "hour": 3600}
-COST = re.compile(r"# Cost: (?:about )?([\d.,]+) (?:processor )?(second|minute|hour)s?")
+COST = re.compile(r"# Cost: .*?([\d][\d.,]*) (?:processor )?(second|minute|hour)s?\b")
 
 
 def is_finished(run: Path, recipe: Path, overrides: Sequence[str]) -> bool:

@@ -44,7 +44,7 @@ class Written(Event):
     confidence: float | None  # of the state that wrote
     log_prob: float
     is_whole: bool  # nothing can be joined to this text any more
-    spoken: float | None = None  # when the last word read was spoken, if the caller said so
+    spoken: float | None = None  # when the last word read was spoken, if the caller reports it
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from hmt.text.sentences import is_end_mark
 from hmt.text.symbols import UNK
 from hmt.text.tokenizer import Tokenizer
 
-# A longer sentence is cut in two: this bounds the memory of a session, whatever is said to it.
+# A longer sentence is cut in two: this bounds the memory of a session for any input.
 MAX_SENTENCE_TOKENS = 1024
 # Of a longer "word", which nobody speaks or writes, the model reads no more than this.  It always
 # fits a sentence: composing a character makes at most three of it.

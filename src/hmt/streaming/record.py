@@ -3,7 +3,6 @@
 import json
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
-from typing import Any
 
 from hmt.errors import UserError
 from hmt.plain import from_plain, json_object
@@ -29,7 +28,7 @@ class Record:
     log_probs: list[float] = field(default_factory=list)  # (I)
     times: list[float] = field(default_factory=list)  # (I) seconds since start on a steady clock
     arrivals: list[float] = field(default_factory=list)  # (J) same clock; empty: all at the start
-    settings: dict[str, Any] = field(default_factory=dict)
+    settings: dict[str, object] = field(default_factory=dict)
 
     def __str__(self) -> str:
         """One readable line: the sentence, its translation, and what had been read by then."""

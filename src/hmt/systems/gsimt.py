@@ -5,7 +5,7 @@ Shapes: B sentences, I target tokens, J source tokens (moments), N cells of the 
 In cell (i, j) - about to produce y_i, having read j source tokens - the model reads or writes.
 Training sums over all paths through this lattice.  The state of a cell is that of a decoder whose
 whole target prefix sees the first j source tokens: a *column* is a sentence of its own, and after
-a READ the prefix is computed anew.  The authors' code is not public: what is known of it is the
+a READ the prefix is computed again.  The authors' code is not public: what is known of it is the
 sum over all policies and the Poisson prior on delays; the rest is written as documented here.
 """
 

@@ -51,7 +51,7 @@ MOST_STATES = 100  # bounds the memory of a stream; the paper goes to 10
 @dataclass(frozen=True)
 class HMTConfig:
     dims: Dims
-    lower: int | tuple[int, int] = 3  # L; a range is sampled anew for each batch
+    lower: int | tuple[int, int] = 3  # L; a range is sampled for each batch
     states: int = 6  # K
     latency_weight: float = 1.0
     state_weight: float = 1.0

@@ -1,4 +1,4 @@
-"""Multipath wait-k (Elbayad et al. 2020): one model for every k, drawn anew for each batch.
+"""Multipath wait-k (Elbayad et al. 2020): one model for every k, drawn for each batch.
 
 Everything but the draw is wait-k: token y_i sees g_i = min(k + i - 1, J) source tokens.
 """

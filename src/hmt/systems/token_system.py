@@ -57,7 +57,7 @@ class TokenSystem(System[ConfigT, KnobsT, MemoryT]):
         return None
 
     def refreshes(self, knobs: KnobsT) -> bool:
-        """Whether each step computes the whole target prefix anew, on all that was read."""
+        """Whether each step recomputes the whole target prefix on all that was read."""
         return False
 
     # ---- training

@@ -21,7 +21,7 @@ class WaitKConfig:
 @dataclass(frozen=True)
 class WaitKKnobs:
     k: int = 3  # tokens read before the first is written
-    refresh: bool = False  # compute the whole prefix anew at each step, seeing all that was read
+    refresh: bool = False  # recompute the whole prefix at each step, seeing all that was read
 
     def __post_init__(self) -> None:
         if self.k < 1:

@@ -52,7 +52,7 @@ def scan(path: Path) -> TextFile:
 
 
 def open_lines(path: Path) -> IO[bytes]:
-    """A plain or gzip file, told apart by its first bytes, placed behind a byte order mark."""
+    """Open a plain or gzip file, recognised by its first bytes, behind its byte order mark."""
     refuse_special(path)  # a pipe could be read once only, and is needed twice
     with path.open("rb") as file:
         zipped = file.read(2) == b"\x1f\x8b"

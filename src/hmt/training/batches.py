@@ -21,7 +21,7 @@ Numbers = NDArray[Any]
 
 # A batch is computed in parts of similar length once more than this share of it is padding.
 MOST_PADDING = 0.15
-MOST_PARTS = 6
+MOST_PARTS = 5
 
 
 class Pairs(Protocol):
@@ -81,7 +81,7 @@ def plan_by_length(corpus: Pairs, limit: int) -> Epoch:
 def check_lengths(corpus: Pairs, limit: int) -> None:
     """Refuse a corpus with a sentence that no batch can hold."""
     if not len(corpus):
-        raise UserError("The corpus has no sentence pairs: prepare it anew.")
+        raise UserError("The corpus has no sentence pairs: prepare it again.")
     longest = max(int(corpus.source_lengths.max()), int(corpus.target_lengths.max()))
     if longest > limit:
         raise UserError(
@@ -125,7 +125,7 @@ def parts_by_length(corpus: Pairs, sentences: Numbers) -> list[Numbers]:
     lengths = corpus.source_lengths, corpus.target_lengths
     order = sentences[np.lexsort([side[sentences] for side in lengths])]
     real = np.sum([side[order] for side in lengths], axis=0, dtype=np.int64)  # (B,) both sides
-    for count in range(1, MOST_PARTS):
+    for count in range(1, MOST_PARTS + 1):
         bounds = np.searchsorted(np.cumsum(real), real.sum() * np.arange(1, count) / count)
         parts = [part for part in np.split(order, bounds) if len(part)]
         padded = sum(len(part) * int(side[part].max()) for part in parts for side in lengths)

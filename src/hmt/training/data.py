@@ -1,4 +1,4 @@
-"""The prepared data of a run, and how it is told apart from other data."""
+"""The prepared data of a run, and the fingerprint that identifies it."""
 
 import hashlib
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from hmt.training.recipe import Recipe
 
 @dataclass(frozen=True)
 class RunData:
-    """Both splits, the tokenizers, and what tells them apart from other data, wherever they lie."""
+    """Both splits, the tokenizers, and a fingerprint of their content, wherever they are stored."""
 
     train: Corpus
     valid: Corpus | None  # only if the recipe validates

@@ -65,7 +65,7 @@ def _is_hardly_begun(directory: Path) -> bool:
 
 
 def refuse_orphans(directory: Path, *, makes_updates: bool) -> None:
-    """Refuse to begin anew where the state is gone and what it belonged to is not."""
+    """Refuse to start over where the state is missing but the rest of its run is not."""
     log = directory / LOG
     found = [
         *all_snapshots(directory / "training")[-1:],

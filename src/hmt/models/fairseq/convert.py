@@ -28,7 +28,7 @@ OVERWRITES = " #fairseq:overwrite"
 CAUSAL = (
     "hmt reads the source causally: each source token sees only those before it. A checkpoint "
     "trained with fairseq's own bidirectional encoder can be imported but will translate badly; "
-    "nothing in a checkpoint tells which encoder it was trained with."
+    "a checkpoint does not record which encoder it was trained with."
 )
 
 
