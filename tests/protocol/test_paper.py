@@ -1,12 +1,15 @@
 """The paper by one command: a tiny plan on the toy language, interrupted, resumed, reported."""
 
+import contextlib
 import gzip
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -48,10 +51,9 @@ threads = 1
 HMT = "model.config.lower = [1, 3]\nmodel.config.states = 4"
 
 
-@pytest.fixture
-def place(tmp_path: Path) -> Place:
-    """A world of its own: text under the names of the benchmark, tiny recipes."""
-    data, recipes = tmp_path / "text", tmp_path / "recipes"
+def world(folder: Path) -> Place:
+    """Text under the names of the benchmark, and tiny recipes."""
+    data, recipes = folder / "text", folder / "recipes"
     for name, count, seed in (("train", 200, 1), ("val", 10, 2), ("test_2016_flickr", 6, 3)):
         for path, end in zip(toy.write(data, name, count, seed), ("de", "en"), strict=True):
             path.rename(data / f"{name}.{end}")
@@ -64,7 +66,30 @@ def place(tmp_path: Path) -> Place:
         more = HMT if system == "hmt" else ""
         text = RECIPE.format(system=system, more=more, updates=4)
         (recipes / f"{name}.toml").write_text(text)
-    return Place(tmp_path / "runs", data, tmp_path / "results", recipes, pieces=300)
+    return Place(folder / "runs", data, folder / "results", recipes, pieces=300)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    """A world in which nothing has been done."""
+    return world(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which the part `selection` has been made, by relative paths."""
+    folder = tmp_path_factory.mktemp("made")
+    with contextlib.chdir(folder):
+        assert set(make(world(Path()), "selection").values()) == {"ran"}
+    return folder
+
+
+@pytest.fixture
+def done(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    """A copy of that folder, to work in."""
+    shutil.copytree(made, tmp_path / "copy")
+    monkeypatch.chdir(tmp_path / "copy")
+    return Place(Path("runs"), Path("text"), Path("results"), Path("recipes"), pieces=300)
 
 
 def parts(*names: str) -> list[Part]:
@@ -92,10 +117,11 @@ def make(place: Place, *names: str, execute=here, **options) -> dict[str, str]:
     return {outcome.step.name: outcome.status for outcome in outcomes}
 
 
-def test_a_plan_runs_to_its_end_and_reports_what_it_found(place: Place, tmp_path: Path) -> None:
+def test_a_plan_runs_to_its_end_and_reports_what_it_found(done: Place, tmp_path: Path) -> None:
     names = ("accuracy", "selection", "cases", "hmm-loss")
+    place = replace(done, output=done.output.resolve())  # some steps are of another folder now
     found = make(place, *names)
-    assert set(found.values()) == {"ran"}, found
+    assert set(found.values()) == {"ran", "done"}, found
     assert make(place, *names) == dict.fromkeys(found, "done"), "nothing is done twice"
     report = build(place, PARTS, ledger_of(place))
     states = {chapter.part.name: chapter for chapter in report.chapters}
@@ -149,37 +175,39 @@ def test_a_failed_step_stops_only_what_needs_it(place: Place) -> None:
 def test_without_training_what_is_there_is_used(place: Place) -> None:
     assert make(place, "selection", trains=False)["train hmt"] == "skipped"
     assert not (place.runs / "hmt").exists()
-    make(place, "selection")
-    elsewhere = Place(place.runs, place.data, place.output / "other", place.recipes, pieces=300)
+
+
+def test_runs_of_others_are_taken_as_they_are(done: Place) -> None:
+    elsewhere = replace(done, output=Path("other"))
+    before = contents(done.runs)
     found = make(elsewhere, "selection", trains=False)
     assert found["train hmt"] == "done" and found["analyse selection"] == "ran"
+    assert contents(done.runs) == before
 
 
-def test_other_inputs_make_a_step_stale(place: Place) -> None:
-    make(place, "selection")
-    evaluation = next(s for s in steps_of(place, "selection") if s.name == "evaluate main/hmt")
-    ledger = ledger_of(place)
+def test_other_inputs_make_a_step_stale(done: Place) -> None:
+    evaluation = next(s for s in steps_of(done, "selection") if s.name == "evaluate main/hmt")
+    ledger = ledger_of(done)
     assert ledger.state(evaluation) == DONE
-    source = place.data / "test_2016_flickr.de"
+    source = done.data / "test_2016_flickr.de"
     lines = source.read_text().splitlines()
     source.write_text("\n".join([*lines[1:], lines[0]]) + "\n")
     assert ledger.state(evaluation) == STALE
-    assert make(place, "selection")["evaluate main/hmt"] == "ran"
+    assert make(done, "selection")["evaluate main/hmt"] == "ran"
     assert ledger.state(evaluation) == DONE
 
 
-def test_a_run_of_another_recipe_is_not_taken_for_this_one(place: Place) -> None:
-    (training,) = (s for s in steps_of(place, "selection") if s.is_training)
-    make(place, "selection")
-    run, recipe = place.runs / "hmt", place.recipes / "hmt.toml"
-    assert is_finished(run, recipe, ["output=x"])
-    assert not is_finished(run, recipe, ["model.config.states=5"])
-    assert not is_finished(run, recipe, ["training.updates=6"]), "not at its end"
-    assert not is_finished(place.runs / "none", recipe, [])
-    assert ledger_of(place).state(training) == DONE
+def test_a_run_of_another_recipe_is_not_taken_for_this_one(done: Place) -> None:
+    (training,) = (s for s in steps_of(done, "selection") if s.is_training)
+    trained, recipe = done.runs / "hmt", done.recipes / "hmt.toml"
+    assert is_finished(trained, recipe, ["output=x"])
+    assert not is_finished(trained, recipe, ["model.config.states=5"])
+    assert not is_finished(trained, recipe, ["training.updates=6"]), "not at its end"
+    assert not is_finished(done.runs / "none", recipe, [])
+    assert ledger_of(done).state(training) == DONE
     recipe.write_text(recipe.read_text().replace("updates = 4", "updates = 6"))
-    assert ledger_of(place).state(training) == OPEN
-    assert (training_seconds(run) or 0) > 0
+    assert ledger_of(done).state(training) == OPEN
+    assert (training_seconds(trained) or 0) > 0
     assert stated_seconds(recipe) == 120 == training.seconds
 
 
