@@ -125,7 +125,8 @@ def test_a_plan_runs_to_its_end_and_reports_what_it_found(done: Place, tmp_path:
     assert make(place, *names) == dict.fromkeys(found, "done"), "nothing is done twice"
     report = build(place, PARTS, ledger_of(place))
     states = {chapter.part.name: chapter for chapter in report.chapters}
-    assert states["selection"].is_whole and not states["main"].is_whole
+    assert states["selection"].state == "whole" and states["speed"].state == "missing"
+    assert states["main"].state == "2 of 51 steps"
     assert "multipath" in states["main"].section.missing
     assert states["speed"].section.missing == ["speed"]
     write_markdown(report, tmp_path / "docs" / "paper.md")

@@ -20,7 +20,7 @@ def write_markdown(report: Report, path: Path) -> None:
 def _page(report: Report, pictures: Path) -> list[str]:
     overview = Table(
         ("part", "of the paper", "state", "agreement"),
-        tuple((_link(c), c.part.theirs, _state(c), c.section.verdict) for c in report.chapters),
+        tuple((_link(c), c.part.theirs, c.state, c.section.verdict) for c in report.chapters),
     )
     lines = [f"# {report.title}", *report.introduction, _table(overview)]
     for chapter in report.chapters:
@@ -29,10 +29,6 @@ def _page(report: Report, pictures: Path) -> list[str]:
         rows = tuple((t.run, t.updates, t.seed, t.commit, t.cost) for t in report.trained)
         lines += ["## Trainings", _table(Table(("run", "updates", "seed", "commit", "time"), rows))]
     return [*lines, "## Not in the plan", "\n".join(f"- {text}" for text in report.not_planned)]
-
-
-def _state(chapter: Chapter) -> str:
-    return "whole" if chapter.is_whole else "in part" if chapter.section.blocks else "missing"
 
 
 def _link(chapter: Chapter) -> str:

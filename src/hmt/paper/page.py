@@ -42,7 +42,8 @@ def page(report: Report) -> str:
     introduction = "".join(f"<p>{_inline(text)}</p>" for text in report.introduction)
     overview = "".join(
         f'<tr><td><a href="#{c.part.name}">{escape(c.part.name)}</a></td>'
-        f"<td>{escape(c.part.theirs)}</td><td>{escape(c.section.verdict)}</td></tr>"
+        f"<td>{escape(c.part.theirs)}</td><td>{c.state}</td>"
+        f"<td>{escape(c.section.verdict)}</td></tr>"
         for c in report.chapters
     )
     rows = tuple((t.run, t.updates, t.seed, t.commit, t.cost) for t in report.trained)
@@ -62,7 +63,7 @@ def page(report: Report) -> str:
 <h1>{escape(report.title)}</h1>
 {introduction}
 <div class="scroll"><table>
-<tr><th>part</th><th>of the paper</th><th>agreement</th></tr>{overview}</table></div>
+<tr><th>part</th><th>of the paper</th><th>state</th><th>agreement</th></tr>{overview}</table></div>
 {"".join(map(_chapter, report.chapters))}
 <h2>Trainings</h2>
 {trained if rows else "<p>None yet.</p>"}

@@ -21,7 +21,15 @@ class Chapter:
     section: Section
     facts: str  # commits, seeds, cost
     commands: tuple[str, ...]
-    is_whole: bool
+    done: int  # steps, without the preparation that all share
+    total: int
+
+    @property
+    def state(self) -> str:
+        """Whole, missing, or how much of it is there."""
+        if self.done in (0, self.total):
+            return "whole" if self.done else "missing"
+        return f"{self.done} of {self.total} steps"
 
 
 @dataclass(frozen=True)
@@ -51,10 +59,11 @@ def build(place: Place, parts: Sequence[Part], ledger: Ledger) -> Report:
     chapters = []
     for part in parts:
         steps = ordered(part.steps(place))
-        is_whole = bool(steps) and all(ledger.state(step) == DONE for step in steps)
-        section = part.section(place)
+        own = [step for step in steps if step.name != "prepare"]
+        done = sum(ledger.state(step) == DONE for step in own)
         commands = tuple(portable(step.shown, place) for step in steps)
-        chapters.append(Chapter(part, section, _facts(steps, ledger), commands, is_whole))
+        facts = _facts(steps, ledger)
+        chapters.append(Chapter(part, part.section(place), facts, commands, done, len(own)))
     every = ordered(step for part in parts for step in part.steps(place))
     trained = tuple(_trained(step) for step in every if _is_there(step, ledger))
     introduction = (

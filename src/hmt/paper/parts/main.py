@@ -49,14 +49,14 @@ def folders(place: Place, rival: Rival, seed: int = 1) -> list[Path]:
 
 def section(place: Place) -> Section:
     """The figure of what is there, all points, and the tests."""
-    there = {rival: folders(place, rival) for rival in RIVALS}
+    there = [(rival, folders(place, rival)) for rival in RIVALS]
     missing = [
         model.run
-        for rival in RIVALS
+        for rival, paths in there
         for model in rival.models
-        if place.output / "main" / model.run not in there[rival]
+        if place.output / "main" / model.run not in paths
     ]
-    curves = [read_curve(paths, AXES, rival.label) for rival, paths in there.items() if paths]
+    curves = [read_curve(paths, AXES, rival.label) for rival, paths in there if paths]
     if not curves:
         return Section((), "Nothing has been evaluated yet.", missing)
     save_figure(curve_figure(curves, AXES), place.output / "main" / "main.svg")
