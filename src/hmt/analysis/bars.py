@@ -28,10 +28,8 @@ def bar_figure(series: Mapping[str, Sequence[Group]], across: str, up: str) -> "
                 for h, (_, g) in zip(heights, shown, strict=True)
                 for low, high in (g.interval or (h, h),)
             ]
-            below, above = zip(*[(max(a, 0), max(b, 0)) for a, b in reach], strict=True)
-            panel.errorbar(
-                places, heights, yerr=[below, above], fmt="none", ecolor="0.2", elinewidth=0.8
-            )
+            ends = [[max(pair[side], 0.0) for pair in reach] for side in (0, 1)]
+            panel.errorbar(places, heights, yerr=ends, fmt="none", ecolor="0.2", elinewidth=0.8)
         longest = max(series.values(), key=len)
         panel.set_xticks(range(len(longest)), [_name(group) for group in longest])
         panel.set_xlabel(across)
