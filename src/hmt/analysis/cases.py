@@ -42,8 +42,8 @@ def choose(records: Sequence[Record]) -> list[Case]:
         (
             "An easy sentence",
             lambda r: (
-                -abs(len(r.source_tokens) - middle),
                 -sum(refusals(r)),
+                -abs(len(r.source_tokens) - middle),
                 selection_probability(r),
             ),
         ),
