@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-analyse = typer.Typer(help="Analyse what models did: confidence, policy, speed, case studies.")
+analyse = typer.Typer(help="Analyse confidence, policy, speed and single cases.")
 app.add_typer(analyse, name="analyse")
 
 OUTPUT = typer.Option(..., help="Directory for the data (.json) and the picture (.svg).")

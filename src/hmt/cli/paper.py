@@ -52,10 +52,10 @@ def paper(
         False, "--no-train", help="Train nothing; evaluate and analyse the runs that are there."
     ),
 ) -> int:
-    """Make the figures and tables of the HMT paper in small, and a report beside the paper's.
+    """Make the HMT paper's figures and tables in small.
 
-    What is done is not done again: repeat the command to resume. One failed step stops only
-    those that need it.
+    A report shows them beside the paper's. What is done is not done again: repeat the command to
+    resume. One failed step stops only those that need it.
 
     \b
     Examples:
