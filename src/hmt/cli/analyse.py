@@ -1,15 +1,19 @@
 """`hmt analyse`: the analyses of the HMT paper, each from records, each a picture and its data."""
 
-import dataclasses
-import json
 import logging
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
 from hmt.cli import _knobs as knobs
+from hmt.cli._analyses import (
+    compare_curves,
+    forced_pairs,
+    plain_curves,
+    translations,
+    write_analysis,
+)
 from hmt.cli._app import app
 from hmt.cli._model import DEVICE, MAX_BATCH, MODEL, TRUST, open_model
 from hmt.cli._progress import bars
@@ -18,10 +22,7 @@ from hmt.errors import UserError
 from hmt.files import write_atomically
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from hmt.analysis.curves import Axes, Curve
-    from hmt.models.model import Model
+    pass
 
 logger = logging.getLogger(__name__)
 
@@ -64,11 +65,13 @@ def accuracy(
 
     loaded = open_model(model, device, trust=trust)
     chosen = knobs.settings(knobs.given(context), loaded.system.Knobs, loaded.system.name)
-    pairs = _forced(loaded, source, target, loaded.knobs(**chosen), batch)
+    pairs = forced_pairs(loaded, source, target, loaded.knobs(**chosen), batch)
     found = accuracy_by_confidence(pairs, groups, resamples)
     figure = bar_figure({"": found}, "confidence of a state", "correct tokens (%)")
     places = accuracy_by_place(pairs, resamples)
-    _write(output, "accuracy", {"groups": found, "places": places, "pairs": len(pairs)}, figure)
+    write_analysis(
+        output, "accuracy", {"groups": found, "places": places, "pairs": len(pairs)}, figure
+    )
 
 
 @analyse.command()
@@ -93,7 +96,7 @@ def selection(
     read = read_records(records / "records.jsonl" if records.is_dir() else records)
     found = bleu_by_selection(read, groups, resamples)
     figure = bar_figure({"": found}, "probability of the selection per token", "sacreBLEU")
-    _write(output, "selection", {"groups": found, "sentences": len(read)}, figure)
+    write_analysis(output, "selection", {"groups": found, "sentences": len(read)}, figure)
 
 
 @analyse.command(
@@ -173,7 +176,7 @@ def rivals(
 
     axes = Axes.named(quality, latency)
     pairs = [(n, 0) for n in range(1, len(curves))]
-    _compare("rivals", curves, pairs, axes, output, resamples)
+    compare_curves("rivals", curves, pairs, axes, output, resamples)
 
 
 @analyse.command()
@@ -197,7 +200,7 @@ def architecture(
 
     curves = [f"wait-k={wait_k}", f"HMT + wait-k inference={last}", f"HMT={own}"]
     axes = Axes.named(quality, latency)
-    _compare("architecture", curves, [(0, 1), (1, 2)], axes, output, resamples)
+    compare_curves("architecture", curves, [(0, 1), (1, 2)], axes, output, resamples)
 
 
 @analyse.command()
@@ -224,7 +227,9 @@ def threshold(
 
     axes = Axes.named(quality, latency)
     curves = by_setting(read_curve([directory], axes, directory.name), "threshold")
-    _write(output, "threshold", {"curves": _points(curves)}, curve_figure(curves, axes))
+    write_analysis(
+        output, "threshold", {"curves": plain_curves(curves)}, curve_figure(curves, axes)
+    )
 
 
 @analyse.command()
@@ -249,7 +254,7 @@ def speed(
         raise UserError(f'Size "{size}" is unknown; it is {" or ".join(SIZES)}.')
     torch.set_num_threads(threads)
     rows = speed_table(size, repeats)
-    _write(output, "speed", {"size": size, "threads": threads, "rows": rows}, None)
+    write_analysis(output, "speed", {"size": size, "threads": threads, "rows": rows}, None)
     for row in rows:
         typer.echo(
             f"{row['system']:12} {row['parameters']:>12,} parameters  "
@@ -288,9 +293,9 @@ def state_loss(
     models = {name: open_model(path, trust=trust) for name, path in named.items()}
     found, translated = {}, {}
     for name, model in models.items():
-        pairs = _forced(model, source, target, model.knobs(), batch)
+        pairs = forced_pairs(model, source, target, model.knobs(), batch)
         found[f"{name} state loss"] = accuracy_by_place(pairs, resamples)
-        translated[name] = _translations(model, source, target)
+        translated[name] = translations(model, source, target)
     chosen = differing(translated["with"], translated["without"]) if index is None else index
     if chosen >= (count := len(translated["with"])):
         raise UserError(f"There is no sentence {chosen}; there are {count}, counted from 0.")
@@ -306,7 +311,7 @@ def state_loss(
     figure = bar_figure(found, "state, from the earliest", "correct tokens (%)")
     texts = {name: records[chosen].prediction for name, records in translated.items()}
     data = {"places": found, "sentence": chosen, "predictions": texts}
-    _write(output, "state-loss", data, figure)
+    write_analysis(output, "state-loss", data, figure)
 
 
 @analyse.command()
@@ -341,72 +346,4 @@ def cases(
         reasons = [wait.sentence for wait in waits(explanation)]
         data.append({"title": title, "index": case.record.index, **texts, "waits": reasons})
     write_atomically(output / "cases.html", gallery(told, "Case studies"))
-    _write(output, "cases", {"cases": data}, None)
-
-
-def _forced(
-    model: "Model", source: Path, target: Path, chosen: Any, batch: int
-) -> list[dict[str, Any]]:
-    """Forced decoding of all pairs, as `hmt score` prints it."""
-    from hmt.evaluation.evaluate import read_parallel
-    from hmt.evaluation.forced import forced
-
-    text = read_parallel(source, target)
-    found = []
-    with bars() as progress:
-        for pair in forced(model, text.sources, text.references or (), chosen, batch):
-            found.append(pair)
-            progress("forced pairs", len(found), len(text.sources))
-    return found
-
-
-def _translations(model: "Model", source: Path, target: Path) -> list[Any]:
-    """Translations with their references."""
-    from hmt.evaluation.evaluate import read_parallel
-
-    text = read_parallel(source, target)
-    records = model.translate(list(text.sources))
-    references = text.references or ()
-    return [
-        dataclasses.replace(record, reference=reference)
-        for record, reference in zip(records, references, strict=True)
-    ]
-
-
-def _compare(
-    name: str,
-    texts: Sequence[str],
-    pairs: Sequence[tuple[int, int]],
-    axes: "Axes",
-    output: Path,
-    resamples: int,
-) -> None:
-    """Draw curves and test pairs of them."""
-    from hmt.analysis.curves import read_curve
-    from hmt.analysis.figures import curve_figure
-    from hmt.analysis.rivals import Named, differences, in_words
-
-    named = [Named.of(text) for text in texts]
-    curves = [read_curve(each.directories, axes, each.label) for each in named]
-    tested = differences(named, pairs, axes, resamples)
-    for found in tested:
-        typer.echo(in_words(found))
-    data = {"quality": axes.quality, "latency": axes.latency, "curves": _points(curves)}
-    _write(output, name, {**data, "differences": tested}, curve_figure(curves, axes))
-
-
-def _points(curves: "Sequence[Curve]") -> list[dict[str, Any]]:
-    return [{"label": c.label, "points": [dataclasses.asdict(p) for p in c.points]} for c in curves]
-
-
-def _write(output: Path, name: str, data: dict[str, Any], figure: "Figure | None") -> None:
-    """Put NAME.json and NAME.svg into the output directory, the data last."""
-    from hmt.analysis.figures import save_figure
-
-    output.mkdir(parents=True, exist_ok=True)
-    if figure is not None:
-        save_figure(figure, output / f"{name}.svg")
-        logger.info("Figure: %s", output / f"{name}.svg")
-    text = json.dumps({"analysis": name, **data}, indent=1, default=dataclasses.asdict)
-    write_atomically(output / f"{name}.json", text + "\n")
-    logger.info("Data: %s", output / f"{name}.json")
+    write_analysis(output, "cases", {"cases": data}, None)

@@ -20,30 +20,39 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
+PARTS_ARGUMENT = typer.Argument(
+    None,
+    metavar="PART",
+    help="Parts or groups (ablations, analyses) to make. Default: all; see --dry-run.",
+)
+DATA = typer.Option(
+    Path("data/multi30k-de-en"),
+    help="Folder of the text: train.de.gz, val.de, test_2016_flickr.de, and the same in en.",
+)
+RUNS = typer.Option(
+    Path("runs/multi30k"), help="Folder of the runs; finished ones are taken as they are."
+)
+OUTPUT = typer.Option(
+    Path("runs/paper"), help="Folder of evaluations, analyses and logs of the steps."
+)
+RECIPES = typer.Option(Path("recipes/multi30k"), help="Folder of the recipes.")
+ALIGNMENTS = typer.Option(
+    None, help="Folder of gold word alignments (test.de, test.en, test.talp) for `policy`."
+)
+REPORT = typer.Option(
+    Path("runs/paper/paper.md"), help="Report to write; an .html page is written beside it."
+)
+
+
 @app.command()
 def paper(
-    names: list[str] = typer.Argument(
-        None,
-        metavar="PART",
-        help="Parts or groups (ablations, analyses) to make. Default: all; see --dry-run.",
-    ),
-    data: Path = typer.Option(
-        Path("data/multi30k-de-en"),
-        help="Folder of the text: train.de.gz, val.de, test_2016_flickr.de, and the same in en.",
-    ),
-    runs: Path = typer.Option(
-        Path("runs/multi30k"), help="Folder of the runs; finished ones are taken as they are."
-    ),
-    output: Path = typer.Option(
-        Path("runs/paper"), help="Folder of evaluations, analyses and logs of the steps."
-    ),
-    recipes: Path = typer.Option(Path("recipes/multi30k"), help="Folder of the recipes."),
-    alignments: Path | None = typer.Option(
-        None, help="Folder of gold word alignments (test.de, test.en, test.talp) for `policy`."
-    ),
-    report: Path = typer.Option(
-        Path("runs/paper/paper.md"), help="Report to write; an .html page is written beside it."
-    ),
+    names: list[str] = PARTS_ARGUMENT,
+    data: Path = DATA,
+    runs: Path = RUNS,
+    output: Path = OUTPUT,
+    recipes: Path = RECIPES,
+    alignments: Path | None = ALIGNMENTS,
+    report: Path = REPORT,
     seeds: str = typer.Option("1", help="Seeds of the main figure, as in 1,2,3."),
     dry_run: bool = typer.Option(
         False, "--dry-run", help="Show what would run and about how long, and run nothing."
