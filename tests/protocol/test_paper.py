@@ -126,7 +126,7 @@ def test_a_plan_runs_to_its_end_and_reports_what_it_found(done: Place, tmp_path:
     report = build(place, PARTS, ledger_of(place))
     states = {chapter.part.name: chapter for chapter in report.chapters}
     assert states["selection"].state == "whole" and states["speed"].state == "missing"
-    assert states["main"].state == "2 of 51 steps"
+    assert states["main"].state == "3 of 51 steps"
     assert "multipath" in states["main"].section.missing
     assert states["speed"].section.missing == ["speed"]
     write_markdown(report, tmp_path / "docs" / "paper.md")

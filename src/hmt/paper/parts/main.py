@@ -123,7 +123,7 @@ def _verdict(tests: Sequence[dict[str, Any]]) -> str:
         sides[side].append(found["first"])
     said = [f"{side} {', '.join(names)}" for side, names in sides.items() if names]
     if not said:
-        return "The paper has HMT above all others at every latency; no two systems are there yet."
+        return "The paper has HMT above all others; it has not been tested against another one yet."
     agrees = not sides["below"] and not sides["level with"]
     start = "As in the paper" if agrees else "The paper has HMT above all others"
     return f"{start}{', ' if agrees else '; here '}HMT is {', '.join(said)} where they share AL."
