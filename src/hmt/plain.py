@@ -6,6 +6,7 @@ data, records) passes through `from_plain`: one wording of mistakes, one set of 
 
 import json
 import re
+import tomllib
 import types
 import typing
 from collections.abc import Sequence
@@ -32,6 +33,11 @@ PLURALS = {bool: "truth values", int: "whole numbers", float: "numbers", str: "t
 _UNFIT = object()
 # JSON can write one half of a surrogate pair, which no file and no terminal can show.
 HALF = re.compile("[\ud800-\udfff]")
+LONG = re.compile(r"\d{21}")
+MOST_DIGITS = 20
+DEPTH = 50
+MOST_TOML, MOST_DOTS = 100_000, 1000
+TOO_DEEP = f"it has lists or tables more than {DEPTH} deep."
 HALF_ESCAPED = re.compile(r"\\u[dD][89a-fA-F]")
 
 
@@ -65,19 +71,64 @@ def to_plain(value: Any) -> Any:
 def json_object(text: str) -> dict[str, Any]:
     """The object that a JSON text holds; half a surrogate pair in it becomes U+FFFD."""
     try:
-        values = json.loads(text)
+        values = json.loads(text, parse_int=_whole if LONG.search(text) else None)
+        check_depth(values)
+        if HALF_ESCAPED.search(text):
+            values = json.loads(HALF.sub("\ufffd", json.dumps(values, ensure_ascii=False)))
+    except RecursionError:
+        raise UserError(TOO_DEEP) from None
     except json.JSONDecodeError as error:
         raise UserError(f"this is not JSON: {error}.") from None
-    if HALF_ESCAPED.search(text):
-        values = json.loads(HALF.sub("\ufffd", json.dumps(values, ensure_ascii=False)))
     if not isinstance(values, dict):
         raise UserError(f"this is {shortened(values)}, not a JSON object.")
     return values
 
 
+def toml_table(text: str) -> dict[str, Any]:
+    """The table that a TOML text holds."""
+    # for a name of n parts tomllib takes n^2 steps: half a minute for one of 40 kB
+    if len(text) > MOST_TOML or max(map(_dots, text.split("\n"))) > MOST_DOTS:
+        raise UserError(
+            f"it has more than {MOST_TOML:,} characters, or a line of more than {MOST_DOTS:,} dots."
+        )
+    try:
+        values = tomllib.loads(text)
+        check_depth(values)
+    except RecursionError:
+        raise UserError(TOO_DEEP) from None
+    except ValueError as error:  # not only TOMLDecodeError: of a number of 5000 digits, a bare one
+        raise UserError(f"this is not TOML: {str(error).rstrip('.')}.") from None
+    return values
+
+
+def _dots(line: str) -> int:
+    return line.count(".")
+
+
+def check_depth(values: Any) -> None:
+    """Refuse tables in tables without end: every walk through them would overflow the stack."""
+    level = [values]
+    for _ in range(DEPTH):
+        inner = (item.values() if isinstance(item, dict) else item for item in level)
+        level = [item for item in chain.from_iterable(inner) if type(item) in (dict, list)]
+        if not level:
+            return
+    raise UserError(TOO_DEEP)
+
+
+def _whole(digits: str) -> int:
+    """A whole number that can be stored: one of 400 digits is no number of anything."""
+    if len(digits) > MOST_DIGITS:
+        raise UserError(f"it has a number of {len(digits)} digits; at most {MOST_DIGITS} are read.")
+    return int(digits)
+
+
 def shortened(value: Any) -> str:
     """A value as it may stand in a sentence."""
-    text = repr(value) if isinstance(value, float) else _json(value)
+    try:
+        text = repr(value) if isinstance(value, float) else _json(value)
+    except (ValueError, RecursionError):  # Python shows no number of more than 4300 digits
+        text = f"a {type(value).__name__} that is too large to be shown"
     return text if len(text) <= 60 else text[:57] + "..."
 
 
@@ -150,7 +201,8 @@ def _fit(hint: Any, value: Any) -> Any:
 
 def _fit_tuple(inner: tuple[Any, ...], values: Sequence[Any]) -> Any:
     if len(inner) == 2 and inner[1] is Ellipsis:
-        inner = (inner[0],) * len(values)
+        items = _fit_all(inner[0], list(values))
+        return _UNFIT if items is _UNFIT else tuple(items)
     if len(inner) != len(values):
         return _UNFIT
     made = [_fit(hint, value) for hint, value in zip(inner, values, strict=True)]

@@ -31,7 +31,7 @@ from hmt.model.transformer import Transformer
 from hmt.streaming.cache import FIRST_CAPACITY
 from hmt.streaming.engine import LENGTH_EXTRA, LENGTH_FACTOR, Engine
 from hmt.systems.batch import make_batch
-from hmt.systems.hmt import HMT, HMTKnobs
+from hmt.systems.hmt import HMT, Attention, HMTKnobs
 from hmt.systems.stream import Stream
 from hmt.systems.wait_k import WaitK, WaitKConfig, WaitKKnobs
 from hmt.text.symbols import EOS
@@ -41,7 +41,9 @@ seeds = st.integers(0, 10**6)
 model = cache(lively_hmt)
 
 
-def random_knobs(draw: random.Random, attention: tuple[str, ...] = ("multiple", "max")) -> HMTKnobs:
+def random_knobs(
+    draw: random.Random, attention: tuple[Attention, ...] = ("multiple", "max")
+) -> HMTKnobs:
     return HMTKnobs(
         lower=draw.randint(-2, 6),
         states=draw.randint(1, 6),

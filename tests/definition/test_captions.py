@@ -189,3 +189,11 @@ def test_whole_words_are_the_words_each_with_its_first_event(seed: int) -> None:
     assert [word.text for word in found] == words
     assert all(word.text.startswith(word.began.text.strip()) for word in found)
     assert all(word.began.text for word in found)
+
+
+def test_no_word_reads_as_a_line_of_times() -> None:
+    """Planted bug: one arrow is taken off, and of "--->" another one is left."""
+    for word in ("-->", "--->", "---->", "-->-->", "a-->b"):
+        cue = Cue(1, 0, 1000, (word,))
+        assert srt(cue).count("-->") == vtt(cue).count("-->") == 1
+        assert "-->" not in vtt_header(word)

@@ -17,7 +17,7 @@ def guesses(draw: random.Random, final: list[str]) -> Iterator[tuple[list[str], 
     """Each the words that are right for good and a tail that is changed at random; the last one is
     the final text."""
     right = 0
-    while right < len(final):
+    while right < len(final) and draw.random() < 0.8:  # the last words may stay unconfirmed
         right += draw.randint(0, 3)
         right = min(right, len(final))
         tail = final[right : right + draw.randint(0, 4)]

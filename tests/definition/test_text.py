@@ -13,10 +13,11 @@ import pytest
 import tokenizers as hf
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tokenizers import decoders, models
+from tokenizers import decoders
 
 from hmt.errors import UserError
 from hmt.text import tokenizer as tokenizer_module
+from hmt.text.backends import given_words
 from hmt.text.pieces import Detokenizer, word_ends
 from hmt.text.symbols import BOS, EOS, PAD, SPECIALS, UNK
 from hmt.text.tokenizer import (
@@ -192,7 +193,7 @@ def test_ids_of_a_text_are_the_ids_of_its_words(left: str, right: str) -> None:
         assert whole == [id for word in text.split() for id in tokenizer.encode(word)]
         # And so that a word may come alone, the library must agree on the whole line.
         line = " ".join(text.encode("utf-8", "replace").decode("utf-8").split())
-        direct = tokenizer._backend.encode(line, add_special_tokens=False).ids
+        direct = tokenizer.backend.encode(line, add_special_tokens=False).ids
         assert whole == [id if UNK < id < tokenizer.size else UNK for id in direct]
 
 
@@ -329,15 +330,16 @@ def test_a_cut_or_binary_or_missing_file_is_named(tmp_path: Path) -> None:
 
 def test_foreign_tokenizers_are_refused_with_the_reason() -> None:
     vocabulary = {word: id for id, word in enumerate([*SPECIALS, "a"])}
-    foreign = hf.Tokenizer(models.WordLevel({"a": 0, "<unk>": 1}, unk_token="<unk>"))
-    with pytest.raises(UserError, match="first four"):
-        Tokenizer.from_json(foreign.to_str())
-    foreign = hf.Tokenizer(models.WordLevel({**vocabulary, "b": 9}, unk_token="<unk>"))
-    with pytest.raises(UserError, match="ids are not"):
-        Tokenizer.from_json(foreign.to_str())
-    foreign = hf.Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
+    for entries, reason in (
+        ({"a": 0, "<unk>": 1}, "first four"),
+        ({**vocabulary, "b": 9}, "ids are not"),
+        ({**vocabulary, "b" * 2000: 5}, "more than 1,200 characters"),
+    ):
+        with pytest.raises(UserError, match=reason):
+            Tokenizer.from_json(given_words(entries).to_str())
+    foreign = given_words(vocabulary)
     foreign.decoder = decoders.ByteLevel()
-    with pytest.raises(UserError, match="ByteLevel"):
+    with pytest.raises(UserError, match="decoder"):
         Tokenizer.from_json(foreign.to_str())
 
 

@@ -105,6 +105,7 @@ def test_the_demo_tells_when_each_word_was_written(capsys: pytest.CaptureFixture
     play(model().session(), ["Wo", "ist", "der", "Bahnhof", "?"], console, is_fast=True)
     told = capsys.readouterr().out
     assert "Wo ist der Bahnhof ?" in told and "of 5 words: " in told
+    assert "(begun after " in told, "a word is begun before it is complete and shown"
 
 
 def test_the_stage_shows_all_that_was_heard_and_written() -> None:

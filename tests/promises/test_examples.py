@@ -1,5 +1,6 @@
 """The examples run as their first lines say, and do what they claim."""
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -44,3 +45,16 @@ def test_the_first_system_waits_until_it_is_sure(first_system: ModuleType, tmp_p
     assert reads[0.0] == [min(i, length) for i in range(1, len(reads[0.0]) + 1)]
     assert reads[1.1] == [length] * len(reads[1.1])
     assert reads[0.3] not in (reads[0.0], reads[1.1])
+
+
+def test_the_notebook_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    """Its cells in order, in one namespace, as a notebook runs them."""
+    pytest.importorskip("matplotlib", reason="the notebook draws")
+    notebook = json.loads((EXAMPLES / "why_did_it_wait.ipynb").read_text(encoding="utf-8"))
+    cells = ["".join(c["source"]) for c in notebook["cells"] if c["cell_type"] == "code"]
+    assert len(cells) >= 5 and not any(c.get("outputs") for c in notebook["cells"])
+    names: dict[str, object] = {}
+    for cell in cells:
+        exec(cell, names)
+    shown = capsys.readouterr().out
+    assert "Before writing" in shown and "gehabt." in shown and "time" in shown

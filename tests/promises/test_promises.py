@@ -1,11 +1,15 @@
 """What README, recipes and Makefile promise is there."""
 
+import json
 import re
 import shlex
 import shutil
 import subprocess
 import tomllib
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, requires
 from pathlib import Path
+from typing import Any
 
 import pytest
 from command_line import Call
@@ -113,3 +117,61 @@ def test_planted_bugs_fit_the_code(patch: Path) -> None:
     for test in patch.read_text(encoding="utf-8").split("\n", 1)[0].split()[1:]:
         path, _, name = test.partition("::")
         assert f"def {name}(" in (ROOT / path).read_text(encoding="utf-8"), test
+
+
+def test_every_page_is_in_the_navigation_of_the_site() -> None:
+    """`make docs` refuses dead links; this needs none of its tools."""
+    site = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    listed = re.findall(r"(\S+\.md)$", site, re.MULTILINE)
+    docs = ROOT / "docs"
+    assert len(listed) == len(set(listed)) and all((docs / page).exists() for page in listed)
+    # pages that are not listed appear under "More"; those that a newcomer needs must be listed
+    assert {"index.md", "install.md", "glossary.md", "systems.md"} <= set(listed)
+    assert {f"tutorials/{path.name}" for path in docs.glob("tutorials/*.md")} <= set(listed)
+
+
+def test_the_model_that_ships_names_no_place_of_its_making() -> None:
+    """A path of a run is nobody's business but its owner's, and leads nowhere."""
+    texts = [*(ROOT / "src/hmt/pretrained").glob("*.json*"), ROOT / "src/hmt/pretrained/README.md"]
+    assert len(texts) >= 4
+    for path in texts:
+        text = "" if path.name == "tokenizer.json" else path.read_text(encoding="utf-8")
+        found = re.search(r"(?<![\w.:/])[~.]{0,2}/(?!/)\w+/\w|[A-Z]:\\", text)
+        assert found is None, f"{path.name} has {found}"
+    config = json.loads((ROOT / "src/hmt/pretrained/config.json").read_text(encoding="utf-8"))
+    assert not any("/" in value or "\\" in value for value in _strings(config))
+
+
+def _strings(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from _strings(inner)
+
+
+def test_every_dependency_is_pinned() -> None:
+    """Those of dependencies, too, and what builds the package."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert all("==" in requirement for requirement in project["build-system"]["requires"])
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    pins = {_package(line) for line in lines if re.fullmatch(r"[\w.-]+==[\w.!]+", line)}
+    extras = project["project"]["optional-dependencies"]
+    waiting = [*project["project"]["dependencies"], *extras.get("dev", []), *extras["serve"]]
+    seen: set[str] = set()
+    while waiting:
+        name = _package(waiting.pop())
+        if name in seen or name == "hmt":
+            continue
+        seen.add(name)
+        try:
+            needs = requires(name) or []
+        except PackageNotFoundError:
+            continue  # an extra that is not installed here
+        assert name in pins, f"{name} is not pinned: make lock"
+        waiting += [need for need in needs if ";" not in need]
+    assert len(seen) > 20
+
+
+def _package(requirement: str) -> str:
+    return re.split(r"[^\w.-]", requirement)[0].lower().replace("_", "-")

@@ -473,7 +473,10 @@ def test_plot_writes_figure_and_table(world: Path, monkeypatch: Any, capsys: Any
     line = "plot good --label mine --output a.svg --table a.tex --paper wmt15-big"
     assert call(world, monkeypatch, line) == 0
     assert (world / "a.svg").stat().st_size > 5000 and "mine" in (world / "a.tex").read_text()
-    capsys.readouterr()
+    assert "prefers-color-scheme: dark" in (world / "a.svg").read_text()
+    assert "not the sacreBLEU of this axis" in capsys.readouterr().err
+    assert call(world, monkeypatch, "plot good") == 0
+    assert "of this axis" not in capsys.readouterr().err
     assert call(world, monkeypatch, "plot good --latency word.LAAL --quality chrf") == 0
     assert "| system | setting |" in capsys.readouterr().out
 

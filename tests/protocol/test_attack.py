@@ -373,6 +373,15 @@ def test_a_full_disk_is_one_sentence(
     assert (folder / "why.html").read_text() == "an older page"
 
 
+@pytest.mark.parametrize("command", ["serve", "translate"])
+def test_too_little_memory_to_load_torch(world: Path, command: str) -> None:
+    small = limited(resource.RLIMIT_AS, 300 << 20)
+    child = start([command, "run"], cwd=world, preexec_fn=small, stdin=subprocess.DEVNULL)
+    out, err = (stream.decode() for stream in child.communicate(timeout=120))
+    assert child.returncode == 2 and out == "" and is_sentence(err), err
+    assert "memory to load torch" in err
+
+
 def test_little_memory_is_one_sentence(world: Path, tmp_path: Path) -> None:
     """Too little to load torch; and then too little for the model, when all is loaded."""
     folder = shutil.copytree(world, tmp_path / "world")
@@ -385,8 +394,8 @@ def test_little_memory_is_one_sentence(world: Path, tmp_path: Path) -> None:
         "pages = int(open('/proc/self/statm').read().split()[0])\n"
         "most = pages * resource.getpagesize() + (60 << 20)\n"
         "resource.setrlimit(resource.RLIMIT_AS, (most, most))\n"
-        "size = 'model.config.dims.ffn=100000'\n"
-        "sys.exit(run(['train', 'recipe.toml', '--set', 'output=new', '--set', size]))\n"
+        "sizes = [f'--set=model.config.dims.{size}' for size in ('ffn=65536', 'width=512')]\n"
+        "sys.exit(run(['train', 'recipe.toml', '--set', 'output=new', *sizes]))\n"
     )
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)

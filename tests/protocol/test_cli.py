@@ -132,6 +132,22 @@ def test_evaluate_sweeps_all_combinations_and_resumes(hmt: Call, world: Path) ->
     }
 
 
+def test_a_folder_is_named_by_what_is_unusual(hmt: Call, world: Path) -> None:
+    """Planted: usual settings left out even where they are the first."""
+    run = ["evaluate", "run", *TEST[:2], "--output", "named"]
+    assert hmt(*run, "--lower", "1,2", "--threshold", "0.5,0.7").code == 0
+    names = {path.name for path in (world / "named").iterdir() if path.is_dir()}
+    assert names == {"lower=1", "lower=2", "lower=1,threshold=0.7", "lower=2,threshold=0.7"}
+    # an older directory does not know what is usual: its folders keep their whole names
+    path = world / "named" / "evaluation.json"
+    claim = json.loads(path.read_text())
+    del claim["knobs"]
+    path.write_text(json.dumps(claim))
+    assert hmt(*run, "--lower", "3").code == 0
+    (new,) = {path.name for path in (world / "named").iterdir() if path.is_dir()} - names
+    assert new.startswith("lower=3,states=4,threshold=0.5,")
+
+
 def test_evaluate_without_references_measures_latency_only(hmt: Call, world: Path) -> None:
     assert hmt("evaluate", "run", *TEST[:2], "--output", "alone").code == 0
     (point,) = json.loads((world / "alone" / "scores.json").read_text())["points"]
@@ -277,7 +293,7 @@ def test_the_demo_translates_what_it_is_given(hmt: Call) -> None:
     assert answer.code == 0 and answer.err == ""
     assert "\nGuten Morgen\n" in answer.out and "\nWo ist der Bahnhof?\n" in answer.out
     assert answer.out.count(" words: ") >= 2 and "Schwester" not in answer.out
-    assert "shown when it is complete" in answer.out, "the legend"
+    assert "is shown when it is" in answer.out, "the legend"
     assert "Schwester" in hmt("demo", "--fast").out, "nothing given: the samples"
 
 

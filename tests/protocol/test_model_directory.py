@@ -65,6 +65,9 @@ def test_weights_of_another_shape_or_name_are_named(tmp_path: Path) -> None:
         load_system(changed(tmp_path / "b", config=wider))
     with pytest.raises(UserError, match=r"they lack transformer\.encoder"):
         load_system(changed(tmp_path / "c", config=deeper))
+    shallower = {"dims": {**dims, "encoder_layers": dims["encoder_layers"] - 1}}
+    with pytest.raises(UserError, match=r"have an unknown transformer\.encoder"):
+        load_system(changed(tmp_path / "d", config=shallower))
 
 
 def test_the_directory_is_usable_at_any_instant(

@@ -1,5 +1,6 @@
 """The page of `hmt serve` in a real browser: Playwright drives Debian's chromium."""
 
+import hashlib
 import json
 import os
 import re
@@ -7,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -53,11 +55,12 @@ def test_nothing_is_inline_and_nothing_is_fetched_from_elsewhere() -> None:
 # ---- in a browser
 
 
-@pytest.fixture(scope="module")
-def address() -> Iterator[str]:
+@contextmanager
+def serving(*options: str) -> Iterator[str]:
+    """The address of a server of its own."""
     pytest.importorskip("hmt.server.app", reason="needs the live server: pip install hmt[serve]")
     # a busy machine must not turn the tests away
-    command = [sys.executable, "-m", "hmt", "serve", "--port", "0", "--delay-ms", "60000"]
+    command = [sys.executable, "-m", "hmt", "serve", "--port", "0", "--delay-ms", "60000", *options]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert server.stdout is not None
     for line in server.stdout:
@@ -68,6 +71,13 @@ def address() -> Iterator[str]:
         pytest.fail("the server did not start")
     server.terminate()
     server.wait(30)
+    server.stdout.close()
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    with serving() as found:
+        yield found
 
 
 @pytest.fixture(scope="module")
@@ -112,6 +122,7 @@ def visit(browser: Any, address: str) -> Iterator[Visit]:
         page.goto(address + path)
         return page
 
+    open_page.faults = faults  # type: ignore[attr-defined]
     yield open_page
     for context in contexts:
         context.close()
@@ -120,7 +131,7 @@ def visit(browser: Any, address: str) -> Iterator[Visit]:
 
 def say(page: Any, text: str) -> None:
     """Type as people do: word by word."""
-    page.locator("#word").press_sequentially(text)
+    page.locator("#word").press_sequentially(text, timeout=4 * MILLISECONDS)
 
 
 def wait_for(page: Any, claim: str) -> None:
@@ -378,6 +389,37 @@ def test_a_room_is_read_on_phones_and_on_a_projector(visit: Visit) -> None:
     assert wall.evaluate("() => [window.moved, window.most]") == [[], 2]
 
 
+def hashed(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def test_links_to_a_room_let_people_listen_and_nothing_else(browser: Any, tmp_path: Path) -> None:
+    tokens = tmp_path / "tokens"
+    tokens.write_text(f"ana {hashed('own-secret')} translate,speak:*\n")
+    with serving("--token-file", str(tokens)) as address:
+        speaker = browser.new_page()
+        speaker.set_default_timeout(MILLISECONDS)
+        speaker.goto(f"{address}#token=own-secret")
+        wait_for(speaker, "document.body.dataset.state === 'live'")
+        speaker.get_by_role("button", name="Share").click()
+        speaker.get_by_role("button", name="Open a room").click()
+        wait_for(speaker, "document.getElementById('link-listen').value.includes('token=lk_')")
+        link = speaker.locator("#link-listen").input_value()
+        assert "secret" not in link
+        phone = browser.new_page()
+        phone.set_default_timeout(MILLISECONDS)
+        phone.goto(link)
+        wait_for(phone, "document.body.dataset.state === 'listening'")
+        assert "English" in phone.locator("#pair").inner_text()
+        guest = re.search("token=(lk_.+)", link)
+        assert guest
+        stranger = browser.new_page()
+        stranger.goto(f"{address}?room=other#token={guest[1]}")
+        stranger.get_by_text("does not grant speak:other").wait_for()
+        for page in (speaker, phone, stranger):
+            page.close()
+
+
 def test_captions_are_transparent_where_asked(visit: Visit) -> None:
     def background(page: Any, element: str) -> str:
         found: str = page.evaluate(f"() => getComputedStyle(document.{element}).backgroundColor")
@@ -597,15 +639,53 @@ def test_languages_are_named_for_readers_aloud(visit: Visit) -> None:
     assert page.locator("#announce").text_content() == target(page)
 
 
-@pytest.mark.skipif("AXE" not in os.environ, reason="AXE does not name axe-core's axe.min.js")
+VENV = os.environ.get("HMT_CLIENTS_VENV", "")
+AXE = Path(VENV).resolve() / "node_modules" / "axe-core" / "axe.min.js"
+
+
+def barriers(page: Any) -> list[Any]:
+    """What axe-core finds against WCAG 2.2 AA."""
+    page.evaluate(AXE.read_text())
+    levels = "['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa']"
+    found = page.evaluate(f"() => axe.run({{ runOnly: {levels} }})")
+    assert len(found["passes"]) > 5
+    return [(v["id"], [n["html"] for n in v["nodes"]]) for v in found["violations"]]
+
+
+@pytest.mark.skipif(not VENV or not AXE.exists(), reason="HMT_CLIENTS_VENV has no axe-core")
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", [PHONE, DESK], ids=["phone", "desk"])
-def test_axe_finds_nothing(visit: Visit, scheme: str, size: dict[str, int]) -> None:
+def test_axe_finds_no_barrier(visit: Visit, scheme: str, size: dict[str, int]) -> None:
     page = visit(color_scheme=scheme, viewport=size)
     say(page, f"{SENTENCE} ")
     sentences_done(page, 1)
-    page.evaluate(Path(os.environ["AXE"]).read_text())
-    found = page.evaluate(
-        "() => axe.run({ runOnly: ['wcag2a', 'wcag2aa', 'wcag21aa', 'wcag22aa'] })"
-    )
-    assert [(v["id"], [n["html"] for n in v["nodes"]]) for v in found["violations"]] == []
+    page.locator(".row .w").nth(3).click()  # opens the rail on a phone
+    page.locator("summary").click()
+    assert barriers(page) == []
+    page.keyboard.press("Escape")
+    for name in ("View", "Share", "Save"):
+        page.get_by_role("button", name=name, exact=True).click()
+        assert barriers(page) == [], name
+        page.keyboard.press("Escape")
+    assert barriers(visit("captions?room=empty&bg=light", color_scheme=scheme)) == []
+
+
+def test_every_setting_with_a_choice_is_on_the_dial(visit: Visit) -> None:
+    page = visit()
+    say(page, "Ich habe ")  # a sentence is open
+    page.locator("summary").click()
+    page.get_by_label("policy").select_option("last")
+    page.locator("#applies", has_text="policy last from now on").wait_for()
+    page.get_by_label("attention").select_option("max")
+    page.locator("#applies", has_text="attention max from the next sentence").wait_for()
+    page.locator("#reset").click()
+    page.locator("#applies", has_text="policy confidence").wait_for()
+
+
+def test_a_violation_of_the_policy_would_be_noticed(visit: Visit) -> None:
+    """The browser reports one as an error, and `visit` fails for those."""
+    page = visit()
+    with page.expect_console_message(lambda message: message.type == "error") as told:
+        page.evaluate("() => document.body.setAttribute('style', 'color: red')")
+    assert "Content Security Policy" in told.value.text
+    visit.faults.clear()  # type: ignore[attr-defined]

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import random
+import socket
 import threading
 from collections.abc import Sequence
 from typing import Any
@@ -13,6 +14,7 @@ pytest.importorskip("starlette", reason="the extra `serve` is not installed")
 pytest.importorskip("msgspec", reason="the extra `serve` is not installed")
 
 from live_server import WORDS, Running, Talk, piped, serving, small_model, talking
+from websockets.asyncio.client import connect
 
 from hmt.models.model import Model
 from hmt.server.channels import Channel, End, Failed, Mark, Output, Text, Word
@@ -87,7 +89,7 @@ def test_text_to_translate_waits_for_who_is_live(model: Model) -> None:
     live = [stage.open() for _ in range(6)]
     batch = [stage.open(is_live=False) for _ in range(12)]
     for channel in (*live, *batch):
-        say(channel, draw(3, 30))
+        say(channel, draw(3, 8))
     stage.conductor._step()
     for _ in range(3):
         chosen = stage.conductor._chosen()
@@ -134,9 +136,9 @@ def test_a_fault_ends_one_session_and_no_other(model: Model, monkeypatch: Any) -
     Faulty.poison = next(token for token in encode("12") if token not in others)
     monkeypatch.setattr(model, "engine", lambda slots=1: Faulty(model.system, slots))
     stage = Stage(model)
-    channels = [stage.open() for _ in range(8)]
-    words = [[word for word in draw(n, 20) if word != "12"] for n in range(8)]
-    words[3].insert(9, "12")
+    channels = [stage.open() for _ in range(5)]
+    words = [[word for word in draw(n, 8) if word != "12"] for n in range(5)]
+    words[3].insert(4, "12")
     for channel, own in zip(channels, words, strict=True):
         say(channel, own)
     well = [channel for n, channel in enumerate(channels) if n != 3]
@@ -150,22 +152,36 @@ def test_a_fault_ends_one_session_and_no_other(model: Model, monkeypatch: Any) -
 
 
 def test_a_reader_that_does_not_read_costs_nobody_anything(model: Model) -> None:
-    """Its text is merged and bounded; others are served. Planted bug: an endless buffer."""
+    """It is cut off; meanwhile others are served. Planted bugs: an endless buffer, no timeout."""
 
     async def run(server: Running) -> None:
-        async with talking(server, max_queue=1) as lazy, talking(server) as keen:
+        narrow = socket.socket()
+        narrow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        narrow.connect(("127.0.0.1", server.port))
+        narrow.setblocking(False)
+        silent = connect(server.url, sock=narrow, max_queue=1, ping_interval=None)
+        async with silent as lazy, talking(server) as keen:
             session = next(s for s in server.service.sessions if s.id != _id(keen))
-            for _ in range(8):
-                await lazy.append(" ".join(draw(5, 100)) + " ")
-            await keen.append("Nolu ka. ")
-            assert await keen.finish()
-            for _ in range(300):
-                await asyncio.sleep(0.1)
-                if session.is_over or session.queued == 0:
+            talk = Talk(lazy)
+            await talk.send("session.update", session={"hmt": {"detail": True, "echo": True}})
+            most = 0
+            for _ in range(400):
+                if not session.is_over:
+                    await talk.append("Nolu ka. " * 5)
+                most = max(most, session.outbox.waiting_bytes)
+                await keen.append("besi ")
+                await keen.until("session.input_text.accepted")
+                if session.is_over:
                     break
-            assert session.outbox.waiting_bytes < 65_536 + 4 * 2000
+            assert session.is_over and most < 20_000 + 16_384
+            await keen.finish()
+            heard = [done["hmt"]["source"] for done in keen.of("session.output_transcript.done")]
+            assert set(" ".join(heard).split()) == {"besi"}
+            lazy.transport.abort()
 
-    with serving(model, words_per_second=10_000, burst_words=10_000) as server:
+    unlimited = {"words_per_second": 10_000, "burst_words": 10_000}
+    limits = {"stall_seconds": 2, "pending_bytes": 20_000}
+    with serving(model, send_bytes=4096, **unlimited, **limits) as server:
         asyncio.run(run(server))
 
 

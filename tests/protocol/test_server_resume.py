@@ -24,11 +24,11 @@ def model() -> Model:
 
 
 class Proxy:
-    """Passes bytes on, and cuts the connection after so many from the server, once."""
+    """Passes bytes on, and cuts its first connection after so many of one direction."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, cut_after: int | None = None, is_upstream: bool = False) -> None:
         self.port = port
-        self.cut_after: int | None = None
+        self.cut_after, self.is_upstream = cut_after, is_upstream
         self.cuts = 0
 
     @contextlib.asynccontextmanager
@@ -42,9 +42,10 @@ class Proxy:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         inner, outer = await asyncio.open_connection("127.0.0.1", self.port)
-        there = asyncio.create_task(self._pass(reader, outer, None))
-        back = asyncio.create_task(self._pass(inner, writer, self.cut_after))
+        up, down = (self.cut_after, None) if self.is_upstream else (None, self.cut_after)
         self.cut_after = None
+        there = asyncio.create_task(self._pass(reader, outer, up))
+        back = asyncio.create_task(self._pass(inner, writer, down))
         await asyncio.wait((there, back), return_when=asyncio.FIRST_COMPLETED)
         there.cancel()
         back.cancel()
@@ -66,45 +67,84 @@ class Proxy:
 
 async def speak(url: str, words: list[str]) -> str:
     async with Client(url) as client:
-
-        async def say() -> None:
-            for at in range(0, len(words), 3):
-                await client.say(" ".join(words[at : at + 3]))
-                await asyncio.sleep(0.02)
-            while client._unconfirmed:
-                await asyncio.sleep(0.02)
-            await client.close()
-
-        saying = asyncio.create_task(say())
-        async for event in client.events():
-            if event["type"] == "session.closed":
-                break
-        await saying
+        reading = asyncio.create_task(_read(client))
+        for at in range(0, len(words), 2):
+            await client.say(" ".join(words[at : at + 2]))
+            await asyncio.sleep(0.01)
+        await client.close()
+        await asyncio.wait_for(reading, 60)
         return client.text
 
 
-def test_a_cut_at_any_byte_loses_and_repeats_nothing(model: Model) -> None:
-    """Planted bugs: deltas sent before the cut come again; words of the last message are lost."""
-    words = random.Random(4).choices(WORDS, k=18)
-    expected = piped(model, words)
-
-    async def run(server: Running) -> None:
-        proxy = Proxy(server.port)
-        async with proxy.running() as url:
-            for cut in (*range(1200, 2400, 60), 3000, 4000, 5000):
-                proxy.cut_after = cut
-                assert await asyncio.wait_for(speak(url, words), 60) == expected, cut
-        assert proxy.cuts > 10
-
-    with serving(model) as server:
-        asyncio.run(run(server))
-        assert server.service.metrics.resumes.labels("kept")._value.get() > 5
+async def _accepted(client: Client) -> None:
+    while not client.is_accepted:
+        await asyncio.sleep(0.01)
 
 
 async def _read(client: Client) -> None:
     async for event in client.events():
-        if event["type"] == "session.closed":
+        if event["type"] == "session.closed" and event["hmt"]["reason"] == "client":
             return
+
+
+async def cut_everywhere(server: Running, step: int) -> int:
+    """Cut a short session at every `step`-th byte, both ways; how many cuts there were."""
+    words = ["Nolu", "ka.", "Lim"]
+    expected = piped(server.model, words)
+    gate = asyncio.Semaphore(12)
+
+    async def cut(at: int, is_upstream: bool) -> int:
+        proxy = Proxy(server.port, at, is_upstream)
+        async with gate, proxy.running() as url:
+            assert await asyncio.wait_for(speak(url, words), 90) == expected, (at, is_upstream)
+        return proxy.cuts
+
+    down = [cut(at, False) for at in range(1, 6000, step)]
+    up = [cut(at, True) for at in range(1, 1200, step)]
+    return sum(await asyncio.gather(*down, *up))
+
+
+def test_a_cut_at_any_byte_loses_and_repeats_nothing(model: Model) -> None:
+    """Planted bugs: deltas sent before the cut come again; words of the last message are lost."""
+    with serving(model, per_address=100) as server:
+        assert asyncio.run(cut_everywhere(server, 97)) > 20
+        assert server.service.metrics.resumes.labels("kept")._value.get() > 10
+
+
+@pytest.mark.slow
+def test_a_cut_at_every_byte(model: Model) -> None:
+    with serving(model, per_address=100) as server:
+        assert asyncio.run(cut_everywhere(server, 1)) > 2000
+
+
+def test_another_server_goes_on_with_the_open_sentence(model: Model) -> None:
+    """A client whose server is gone resumes on one that knows nothing of it.
+
+    Planted bugs: what the client shows is sent again; the words of the open sentence are lost.
+    """
+    words = random.Random(4).choices(WORDS, k=14)
+    expected = piped(model, words)
+
+    async def run(one: Running, other: Running, at: int) -> str:
+        proxy = Proxy(one.port)
+        async with proxy.running() as url, Client(url) as client:
+            await client.say(" ".join(words[:at]))
+            reading = asyncio.create_task(_read(client))
+            await _accepted(client)
+            await asyncio.sleep(0.05 * (at % 3))
+            proxy.port = other.port
+            assert client._socket is not None
+            client._socket.transport.abort()
+            await client.say(" ".join(words[at:]))
+            await _accepted(client)
+            await client.close()
+            await asyncio.wait_for(reading, 60)
+            return client.text
+
+    with serving(model) as one, serving(model) as other:
+        for at in (3, 6, 11):
+            assert asyncio.run(run(one, other, at)) == expected, at
+        assert other.service.metrics.resumes.labels("rebuilt")._value.get() == 3
 
 
 def test_a_sentence_that_comes_out_otherwise_is_told(model: Model) -> None:
@@ -156,3 +196,27 @@ def test_a_token_is_taken_once_and_takes_over(model: Model) -> None:
 
     with serving(model) as server:
         asyncio.run(run(server))
+
+
+def test_draining_lets_sentences_end(model: Model) -> None:
+    """Planted bug: sessions are closed at once."""
+
+    async def run(server: Running) -> None:
+        async with talking(server) as talk:
+            await talk.append("Nolu ka besi tarum ", seq=1)
+            await talk.until("session.input_text.accepted")
+            loop = server.service._loop
+            assert loop is not None
+            asyncio.run_coroutine_threadsafe(server.service.drain(), loop)
+            notice = await talk.until("session.notice")
+            assert notice["hmt"]["code"] == "going_away"
+            await talk.until("session.closed")
+            assert talk.text == piped(server.model, ["Nolu", "ka", "besi", "tarum"])
+            async with connect(server.url) as late:
+                from live_server import Talk
+
+                assert await Talk(late).code() == 1013
+
+    with serving(model, drain_seconds=5) as server:
+        asyncio.run(run(server))
+        assert server.service.why_not_ready() == "The server is going away."

@@ -20,6 +20,7 @@ from live_server import Running, Talk, piped, serving, small_model, talking
 from websockets.asyncio.client import connect
 
 from hmt.models.model import Model
+from hmt.server.tokens import EVERYBODY, Tokens
 
 
 @pytest.fixture(scope="module")
@@ -222,6 +223,9 @@ def test_health_models_metrics_and_headers(server: Running) -> None:
     knobs = {knob["name"]: knob for knob in data[0]["hmt"]["knobs"]}
     assert knobs["states"]["range"] == [1, 3]
     assert knobs["threshold"]["applies"] == "now"
+    assert knobs["attention"]["choices"] == ["multiple", "max", "selected"]
+    assert knobs["policy"]["choices"] == ["confidence", "last"]
+    assert all(("range" in knob) != ("choices" in knob) for knob in knobs.values())
     metrics = httpx.get(f"{server.http}/metrics").text
     for name in ("hmt_sessions", "hmt_round_seconds_bucket", "hmt_words_total", "hmt_slots"):
         assert name in metrics
@@ -264,3 +268,66 @@ def test_tokens_open_what_their_scopes_say(model: Model, tmp_path: Path) -> None
         bearer = {"Authorization": "Bearer ana"}
         made = httpx.post(f"{server.url.replace('ws:', 'http:')}/client_secrets", headers=bearer)
         assert asyncio.run(code(server, "", made.json()["value"])) == 1000
+
+
+def test_a_guest_listens_in_one_room_while_the_speaker_may_speak(tmp_path: Path) -> None:
+    file = tmp_path / "tokens"
+    ana, ben = (
+        f"{n} {hashlib.sha256(n.encode()).hexdigest()} speak:aula\n" for n in ("ana", "ben")
+    )
+    file.write_text(ana + ben)
+    tokens, elsewhere = Tokens(file), Tokens(file)
+    speaker = tokens.find("ana")
+    assert speaker is not None
+    link = tokens.invite(speaker, "aula")
+    assert link is not None
+    for host in (tokens, elsewhere):
+        guest = host.find(link)
+        assert guest is not None and guest.scopes == {"listen:aula"}
+    start, until, signature = link.split("~")
+    for forged in (
+        f"lk_other~{until}~{signature}",
+        f"{start}~{int(until) + 1}~{signature}",
+        f"{start}~{until}~{'0' * 32}",
+        str(tokens.invite(speaker, "other")),  # where the speaker may not speak
+    ):
+        assert tokens.find(forged) is None, forged
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("hmt.server.tokens.time.time", lambda: int(until) + 1.0)
+        assert tokens.find(link) is None
+    file.write_text(ben)
+    tokens.reload()
+    assert tokens.find(link) is None
+    assert Tokens().invite(EVERYBODY, "aula") is None, "nothing is needed where all may come in"
+
+
+def test_a_link_with_a_token_lets_listen_and_nothing_else(model: Model, tmp_path: Path) -> None:
+    """Planted bugs: a token of the address opens a session; links of one room open another."""
+    file = tmp_path / "tokens"
+    scopes = {"ben": "speak:aula,speak:other", "link": "listen:aula"}
+    lines = (f"{n} {hashlib.sha256(n.encode()).hexdigest()} {s}" for n, s in scopes.items())
+    file.write_text("\n".join(lines))
+
+    async def run(server: Running) -> None:
+        speaker = {"Authorization": "Bearer ben"}
+        rooms = server.url.replace("realtime/translations", "rooms")
+        async with talking(server, "room=aula", additional_headers=speaker) as talk:
+            async with connect(f"{rooms}/aula?token=link&kind=source") as reader:
+                snapshot = json.loads(await reader.recv())
+                assert snapshot["event"] == "snapshot"
+                await talk.append("Nolu ka. ")
+                heard = json.loads(await reader.recv())
+                assert heard["data"]["delta"] == "Nolu ka. "
+            await talk.finish()
+        captions = f"{server.http}/v1/rooms/aula/captions.txt"
+        assert (await asyncio.to_thread(httpx.get, f"{captions}?token=link")).text.strip()
+        for wrong in ("", "?token=", "?token=wrong", "?token=ana"):
+            assert (await asyncio.to_thread(httpx.get, captions + wrong)).status_code == 403
+        other = talking(server, "room=other", additional_headers=speaker)
+        async with other, connect(f"{rooms}/other?token=link") as reader:
+            assert await Talk(reader).code() == 4403
+        async with connect(f"{server.url}?room=aula&token=link") as thief:
+            assert await Talk(thief).code() == 4401
+
+    with serving(model, token_file=file) as server:
+        asyncio.run(run(server))

@@ -92,6 +92,7 @@ def on_knobs(*command: str) -> list[list[str]]:
         "--lower 1 --lower 2",
         "--device tpu",
         "--device cuda:99",
+        f"--lower {9:0<400}",
     ]
     return [[*command, *options.split()] for options in wrong]
 
@@ -143,6 +144,11 @@ CASES = {
         train("training.update=3"),
         train("training.updates=three"),
         train("training.updates=0"),
+        train("training.threads=1000000000"),
+        train(f"training.updates={9:0<400}"),
+        train(f"training.updates=0x{9:0<9000}"),
+        train(f"training.betas={'[' * 5000}{']' * 5000}"),
+        train(f"model.{'a.' * 2000}b=1"),
         train("training.betas=[0.9]"),
         train("model.system=babelfish"),
         train("model.config.lover=3"),
@@ -204,6 +210,8 @@ CASES = {
         ["translate", "run", "--timing", "source"],
         ["translate", "run", "--by-line", "--input", "jsonl"],
         ["translate", "run", "--caption-offset", "soon"],
+        ["translate", "run", "--caption-offset", "inf"],
+        ["translate", "run", "--caption-offset", "nan"],
         ["translate", "run", "--lower", "1,3"],
         *on_models("translate"),
         *on_knobs("translate", "run"),

@@ -12,9 +12,11 @@ from hmt.analysis.replay import Seen, replay
 from hmt.errors import UserError
 from hmt.metrics.latency import checked_reads
 from hmt.models.model import Model
+from hmt.plain import from_plain, json_object, shortened
 from hmt.streaming.record import Record
+from hmt.text.backends import MARK
 from hmt.text.symbols import BOS, EOS, PAD, SPECIALS
-from hmt.text.tokenizer import CONTINUES, MARK, Tokenizer
+from hmt.text.tokenizer import CONTINUES, Tokenizer
 
 FORMAT = 1
 END = "(end)"
@@ -87,30 +89,22 @@ class Explanation:
     def from_json(cls, text: str) -> "Explanation":
         """The inverse of `to_json`."""
         try:
-            values = json.loads(text)
-            if values["format"] != FORMAT:
-                raise UserError(
-                    f"The explanation has format {values['format']}; this version reads {FORMAT}."
-                )
-            values["source_tokens"] = [Token(**token) for token in values["source_tokens"]]
-            values["target_tokens"] = [_written(token) for token in values["target_tokens"]]
-            return cls(**values)
-        except (ValueError, KeyError, TypeError) as error:
+            values = json_object(text)
+            if values.get("format") != FORMAT:
+                given = shortened(values.get("format"))
+                raise UserError(f"it has format {given}, this version reads {FORMAT}.")
+            return from_plain(cls, values)
+        except UserError as error:
+            reason = str(error).rstrip(".")
             raise UserError(
-                f"This is not an explanation as `hmt explain --data` writes it ({error!r})."
+                f"This is not an explanation as `hmt explain --data` writes it ({reason})."
             ) from None
-
-
-def _written(values: dict[str, Any]) -> Written:
-    states = [
-        State(**{**state, "words": [Word(**word) for word in state["words"]]})
-        for state in values["states"]
-    ]
-    return Written(**{**values, "states": states})
 
 
 def explain(model: Model, sentence: str, layer: int | None = None, **knobs: Any) -> Explanation:
     """Translate one sentence as if it arrived word by word, and explain what happened."""
+    if not isinstance(sentence, str):
+        raise UserError(f"The sentence is a {type(sentence).__name__}; give a str.")
     if not sentence.split():
         raise UserError("The sentence is empty; give some words to translate.")
     return explain_record(model.translate([sentence], **knobs)[0], model, layer)

@@ -28,6 +28,8 @@ LINES = ("-", "--", "-.", ":")
 MOST_INSIDE = 4
 LONGEST_HALF = 18
 FONTS = ("DejaVu Sans", "Noto Sans CJK JP", "Noto Sans", "Noto Sans Arabic", "Arial Unicode MS")
+# A reader who asks for dark pages gets light lines on a dark ground, with the same hues.
+IN_THE_DARK = "@media (prefers-color-scheme: dark){svg{filter:invert(.93) hue-rotate(180deg)}}"
 
 
 @contextmanager
@@ -101,6 +103,9 @@ def save_figure(figure: "Figure", path: Path) -> None:
     with drawing(), replacing(path) as temporary, warnings.catch_warnings(record=True) as missing:
         warnings.simplefilter("always")
         figure.savefig(temporary, format=kind[1:], dpi=300, metadata=dates.get(kind, {}))
+        if kind == ".svg":
+            svg = temporary.read_text(encoding="utf-8")
+            temporary.write_text(svg.replace("<defs>", f"<style>{IN_THE_DARK}</style><defs>", 1))
     if any("missing from font" in str(warning.message) for warning in missing):
         logger.warning("%s: no font on this machine has some of its characters.", path)
 

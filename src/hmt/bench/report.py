@@ -12,6 +12,7 @@ import torch
 
 from hmt.bench.setting import Row
 from hmt.errors import UserError
+from hmt.plain import json_object
 
 KNOWN = {"what", "value", "unit", "spread", "at_most", "at_least", "met"}
 
@@ -78,8 +79,8 @@ def earlier(path: Path | None) -> dict[str, Any]:
         return {}
     try:
         last = path.read_text(encoding="utf-8").strip().splitlines()[-1]
-        return {row["what"]: row["value"] for row in json.loads(last)["rows"]}
-    except (OSError, ValueError, KeyError, IndexError, TypeError):
+        return {row["what"]: row["value"] for row in json_object(last)["rows"]}
+    except (OSError, ValueError, KeyError, IndexError, TypeError, UserError):
         raise UserError(
             f"{path} is not an output of a benchmark: its last line must be JSON."
         ) from None

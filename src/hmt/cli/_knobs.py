@@ -17,6 +17,7 @@ import typer
 from typer.core import TyperCommand
 
 from hmt.errors import UserError
+from hmt.plain import LIMIT
 
 _META = "hmt.knobs"
 HELP = (
@@ -126,7 +127,7 @@ def _value(text: str, kind: Any) -> Any:
                 value = number(text)
             except ValueError:
                 value = math.nan
-            if not math.isfinite(value):
+            if not abs(value) < LIMIT:
                 raise ValueError(called)
             return value
     return text

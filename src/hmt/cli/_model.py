@@ -5,8 +5,6 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from hmt.errors import UserError
-
 if TYPE_CHECKING:
     from hmt.models.model import Model
 
@@ -16,7 +14,6 @@ MODEL_HELP = (
     "Default: the German-English model that ships with hmt."
 )
 MODEL = typer.Argument(None, metavar="MODEL", help=MODEL_HELP)
-MAX_BATCH = 10_000  # sentences side by side; beyond that memory runs out and nothing gets faster
 DEVICE = typer.Option("cpu", help="Device to compute on: cpu, cuda, cuda:1 ...")
 INT8 = typer.Option(
     False, "--int8", help="Store linear layers in 8 bits: faster for large models, CPU only."
@@ -38,15 +35,7 @@ def names_model(text: str) -> bool:
 def open_model(
     model: str | None, device: str = "cpu", int8: bool = False, trust: bool = False
 ) -> "Model":
-    """Load a model onto a device that this machine has; None is the model that ships."""
-    import torch
-
+    """Load a model; None is the one that ships."""
     from hmt.models.model import load
 
-    try:
-        kind = torch.device(device).type
-    except RuntimeError:
-        raise UserError(f"There is no device {device!r}; name one like cpu or cuda:0.") from None
-    if kind != "cpu" and not (kind == "cuda" and torch.cuda.is_available()):
-        raise UserError(f"The device {device!r} is not available on this machine; use cpu.")
     return load(model, device, int8, trust)

@@ -36,6 +36,7 @@ class Column:
     heard: str
     written: str = ""
     confidence: float = 1.0
+    begun: int | None = None  # words heard when its first word was begun
 
 
 @dataclass
@@ -51,6 +52,7 @@ class Sentence:
 
         self._assembler = WordAssembler()
         self._whole: list[WholeWord] = []  # words not shown yet
+        self._heard_at: dict[Event, int] = {}  # words heard when each was begun
         self.session.listener = self._take
 
     def hear(self, word: str) -> None:
@@ -65,12 +67,15 @@ class Sentence:
             self.columns.append(self._column(""))
 
     def _take(self, event: "Event") -> None:
+        self._heard_at[event] = len(self.columns) + 1
         self._whole += self._assembler.take(event)
 
     def _column(self, heard: str) -> Column:
         words, self._whole = self._whole, []
         sure = [word.began.confidence for word in words if word.began.confidence is not None]
-        return Column(heard, " ".join(word.text for word in words), sure[-1] if sure else 1.0)
+        begun = self._heard_at[words[0].began] if words else None
+        text = " ".join(word.text for word in words)
+        return Column(heard, text, sure[-1] if sure else 1.0, begun)
 
     def page(self, width: int) -> Group:
         """Rows of two lines, source over target, broken where the terminal ends."""
@@ -111,14 +116,16 @@ def play(session: "Session", words: Iterable[str], console: Console, is_fast: bo
 
 
 def _print(sentence: Sentence, console: Console) -> None:
-    """Plain lines: each piece of text with the number of words heard when it was shown."""
+    """Plain lines: each text with the words heard when it was shown, and begun if earlier."""
     heard = [column.heard for column in sentence.columns if column.heard]
     console.print(" ".join(heard), highlight=False, markup=False, soft_wrap=True)
     for n, column in enumerate(sentence.columns, 1):
         if column.written:
             after = min(n, len(heard))
+            is_late = column.begun is not None and column.begun < after
+            written = f" (begun after {column.begun})" if is_late else ""
             console.print(
-                f"  after {after:2} of {len(heard)} words: {column.written}",
+                f"  after {after:2} of {len(heard)} words: {column.written}{written}",
                 highlight=False,
                 markup=False,
                 soft_wrap=True,

@@ -6,17 +6,22 @@ import sys
 from collections.abc import Iterator
 
 from hmt.errors import UserError
+from hmt.limits import MAX_LINE_BYTES, MAX_WORD_CHARACTERS
 
 LINE_END = "\n"
 
 
 def arriving() -> Iterator[str]:
-    """Yield every word once whitespace follows it, and LINE_END at the end of every line."""
+    """Yield every word once whitespace follows it, and LINE_END at the end of every line.
+
+    A word without end is yielded as one that is too long.
+    """
     word, is_open = "", False
     for text in _texts():
         for character in text:
             if not character.isspace():
-                word += character
+                if len(word) <= MAX_WORD_CHARACTERS:
+                    word += character
                 is_open = True
                 continue
             if word:
@@ -33,10 +38,16 @@ def arriving() -> Iterator[str]:
 
 def lines_arriving() -> Iterator[str]:
     """Yield every line once it is complete, without its end."""
-    line = ""
+    line, count = "", 0
     for text in _texts():
         *lines, line = (line + text).split(LINE_END)
         yield from lines
+        count += len(lines)
+        if len(line) > MAX_LINE_BYTES:
+            raise UserError(
+                f"Line {count + 1} of the input has more than {MAX_LINE_BYTES:,} characters; cut "
+                "it into lines."
+            )
     if line:
         yield line
 

@@ -10,10 +10,13 @@ import typer
 from hmt.cli._app import app
 from hmt.errors import UserError
 
-PARTS = ("training", "stream", "corpus", "sessions")
-PARTS_HELP = f"{', '.join(PARTS)}. Default: all of them."
+PARTS = ("training", "stream", "corpus", "sessions", "live")
+PARTS_HELP = f"{', '.join(PARTS)}. Default: all but live."
 MAX_WORDS = 1000  # of one stream: a session cuts longer sentences
 MAX_SESSIONS = 10_000
+LISTENERS = typer.Option(1000, min=0, max=2000, help="live: readers of one room.")
+CONNECTS = typer.Option(600, min=0, max=100_000, help="live: clients that connect in a rush.")
+SOAK = typer.Option(0.0, min=0.0, help="live: minutes for which the most sessions then run on.")
 
 
 @app.command()
@@ -29,11 +32,14 @@ def bench(
         64, min=1, max=4096, help="corpus: sentences translated side by side."
     ),
     sessions: str = typer.Option(
-        "50,100,150,200,250,300", help="sessions: numbers of live sessions to try, in order."
+        "50,100,150,200,250,300", help="sessions, live: numbers of sessions to try, in order."
     ),
     seconds: float = typer.Option(
-        10.0, min=1.0, max=86_400.0, help="sessions: seconds for which each number is run."
+        10.0, min=1.0, max=86_400.0, help="sessions, live: seconds for which each number is run."
     ),
+    listeners: int = LISTENERS,
+    connects: int = CONNECTS,
+    soak_minutes: float = SOAK,
     others: bool = typer.Option(
         False, "--others", help="training, stream: also measure the systems beside HMT."
     ),
@@ -53,11 +59,12 @@ def bench(
     Examples:
       hmt bench > before
       hmt bench stream training --compare before
+      hmt bench live --sessions 200 --seconds 30
     """
     import torch
 
-    from hmt.bench import corpus, report, stream, training
-    from hmt.bench import sessions as live
+    from hmt.bench import corpus, live, report, stream, training
+    from hmt.bench import sessions as many
 
     _check(parts, size)
     before = report.earlier(compare)
@@ -68,9 +75,10 @@ def bench(
         "training": training.measure(size, repeats, others, compiles),
         "stream": stream.measure(size, counts, repeats, others),
         "corpus": corpus.measure(size, sentences, slots, repeats),
-        "sessions": live.measure(size, speakers, seconds),
+        "sessions": many.measure(size, speakers, seconds),
+        "live": live.measure(live.Load(speakers, seconds, listeners, connects, soak_minutes)),
     }
-    rows = chain.from_iterable(measurements[name] for name in parts or PARTS)
+    rows = chain.from_iterable(measurements[name] for name in parts or PARTS[:-1])
     report.show(rows, before, size=size, threads=threads)
 
 

@@ -29,13 +29,16 @@ GERMAN = (
     "Wenn es morgen regnet, bleiben wir zu Hause.",
 )
 ON_SCREEN = (
-    "German arrives word by word; below each word stands the English shown once it was heard.\n"
+    "German arrives word by word; below each word is the English that was shown after it.\n"
     "Bright words are confident ones."
 )
-IN_LINES = "German arrives word by word; each line says after how many words its English was shown."
+IN_LINES = (
+    "German arrives word by word; each line says after how many words its English was shown, and\n"
+    "in brackets after how many the model began to write it, if that was earlier."
+)
 LEGEND = """
-The model writes words in pieces. A word is shown when it is complete, that is, when the next one
-begins, which can be a little after it was written. Nothing shown is ever taken back.
+Written is not yet shown: the model writes a word in pieces, and the word is shown when it is
+complete, which is when the next one begins. Nothing shown is ever taken back.
 """
 SHOWN = 5
 UNSEEN_SEED = 4

@@ -10,7 +10,7 @@ import typer
 from hmt.cli import _knobs as knobs
 from hmt.cli import _longform as longform
 from hmt.cli._app import app
-from hmt.cli._model import DEVICE, MAX_BATCH, MODEL, TRUST, open_model
+from hmt.cli._model import DEVICE, MODEL, TRUST, open_model
 from hmt.cli._progress import bars
 from hmt.cli._scores import (
     MAX_RESAMPLES,
@@ -20,6 +20,7 @@ from hmt.cli._scores import (
     score_table,
 )
 from hmt.errors import UserError
+from hmt.limits import MOST_SLOTS
 
 if TYPE_CHECKING:
     from hmt.evaluation.evaluate import ParallelText
@@ -44,7 +45,7 @@ CLIP = typer.Option(
 BATCH = typer.Option(
     None,
     min=1,
-    max=MAX_BATCH,
+    max=MOST_SLOTS,
     help="Sentences translated side by side. Default: 64; 1 with --seconds-per-word.",
 )
 
@@ -186,8 +187,10 @@ def _export(
     from hmt.streaming.record import Record
 
     commands = []
+    first = points[0]["settings"]
+    same = {key: v for key, v in first.items() if all(p["settings"].get(key) == v for p in points)}
     for point, sentences in zip(points, translations, strict=True):
-        folder = comet / folder_name(point["settings"]) if len(points) > 1 else comet
+        folder = comet / folder_name(point["settings"], same) if len(points) > 1 else comet
         rows = [instance_of(s) if isinstance(s, Record) else s for s in sentences]
         commands.append(export_comet(folder, rows))
     return commands

@@ -44,7 +44,7 @@ def info(
         "vocabulary": {
             "source": loaded.source_tokenizer.size,
             "target": loaded.target_tokenizer.size,
-            "is_shared": loaded.source_tokenizer is loaded.target_tokenizer,
+            "is_shared": loaded.source_tokenizer.pieces == loaded.target_tokenizer.pieces,
         },
     }
     shown = ("languages", "avoids_loops", "config", "knobs", "facts")

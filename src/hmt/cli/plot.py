@@ -16,6 +16,11 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+OTHER_BLEU = (
+    "The paper's points are BLEU as it prints them, which is not the %s of this axis: compare "
+    "shapes and latencies, not heights."
+)
+
 
 @app.command()
 def plot(
@@ -62,6 +67,8 @@ def plot(
     curves = read_curves(directories, axes, labels)
     _warn_of_differences(curves)
     curves += [published(name, axes) for name in dict.fromkeys(paper)]
+    if paper:
+        logger.warning(OTHER_BLEU, axes.quality_name)
     if output:
         save_figure(curve_figure(curves, axes), output)
         logger.info("Figure: %s", output)

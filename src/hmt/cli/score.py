@@ -10,7 +10,8 @@ import typer
 
 from hmt.cli import _knobs as knobs
 from hmt.cli._app import app
-from hmt.cli._model import DEVICE, MAX_BATCH, MODEL, TRUST, open_model
+from hmt.cli._model import DEVICE, MODEL, TRUST, open_model
+from hmt.limits import MOST_SLOTS
 
 logger = logging.getLogger(__name__)
 
@@ -29,7 +30,7 @@ def score(
     alignment_base: int | None = typer.Option(
         None, min=0, max=1, help="Index of the first word in the alignments. Default: detected."
     ),
-    batch: int = typer.Option(16, min=1, max=MAX_BATCH, help="Pairs computed side by side."),
+    batch: int = typer.Option(16, min=1, max=MOST_SLOTS, help="Pairs computed side by side."),
     device: str = DEVICE,
     trust: bool = TRUST,
 ) -> None:

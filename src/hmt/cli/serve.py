@@ -21,6 +21,12 @@ MODELS = typer.Argument(None, metavar="[MODEL]...", help=MODELS_HELP)
 LANGUAGES = typer.Option(None, help="Source and target, as de:en, where a model names none.")
 TOKENS = typer.Option(None, help="Tokens that are needed: lines of name, SHA-256, scopes.")
 ORIGINS = typer.Option([], help="Web pages elsewhere that may use this server.")
+READERS = typer.Option(100, min=1, max=100_000, help="Readers of rooms from one address.")
+DELAY = typer.Option(250, min=1, max=3_600_000, help="p95 delay above which newcomers are refused.")
+WORDS = typer.Option(20, min=1, max=10_000, help="Words per second of one session.")
+IDLE = typer.Option(600, min=1, max=31_536_000, help="Silence after which a session ends.")
+GATHER = typer.Option(0.0, min=0, max=10_000, help="Wait for company when many are live.")
+DRAIN = typer.Option(20.0, min=0, max=86_400, help="Time for open sentences on SIGTERM.")
 
 
 @app.command()
@@ -36,14 +42,15 @@ def serve(
     frame_ancestors: str = typer.Option("'none'", help="Who may embed the captions view."),
     captions: Path | None = typer.Option(None, help="Folder for the captions of rooms."),
     name: str = typer.Option("a1", help="Name of this process; part of every session's id."),
-    places: int = typer.Option(300, min=1, help="Live sessions at once."),
-    per_address: int = typer.Option(20, min=1, help="Live sessions from one address."),
-    delay_ms: int = typer.Option(250, min=1, help="p95 delay above which newcomers are refused."),
-    words_per_second: int = typer.Option(20, min=1, help="Words per second of one session."),
-    idle_seconds: int = typer.Option(600, min=1, help="Silence after which a session ends."),
-    gather_ms: float = typer.Option(0.0, min=0, help="Wait for company when many are live."),
-    drain_seconds: float = typer.Option(20.0, min=0, help="Time for open sentences on SIGTERM."),
-    threads: int = typer.Option(0, min=0, help="Cores of the engine; 0: all but one."),
+    places: int = typer.Option(300, min=1, max=100_000, help="Live sessions at once."),
+    per_address: int = typer.Option(20, min=1, max=100_000, help="Live sessions from one address."),
+    listeners_per_address: int = READERS,
+    delay_ms: int = DELAY,
+    words_per_second: int = WORDS,
+    idle_seconds: int = IDLE,
+    gather_ms: float = GATHER,
+    drain_seconds: float = DRAIN,
+    threads: int = typer.Option(0, min=0, max=1024, help="Cores of the engine; 0: all but one."),
     device: str = DEVICE,
     trust: bool = TRUST,
     int8: bool = INT8,
@@ -56,14 +63,13 @@ def serve(
       hmt serve talks=models/talks --languages de:en --host 0.0.0.0 --token-file tokens
     """
     _check_extra()
-    import torch
-
     from hmt.server.running import run
     from hmt.server.settings import Limits, Settings
 
     limits = Limits(
         places=places,
         per_address=per_address,
+        listeners_per_address=listeners_per_address,
         delay_ms=delay_ms,
         words_per_second=words_per_second,
         idle_seconds=idle_seconds,
@@ -82,14 +88,20 @@ def serve(
         gather_ms=gather_ms,
         drain_seconds=drain_seconds,
     )
-    torch.set_num_threads(threads or max(1, (os.cpu_count() or 2) - 1))
+    _use_cores(threads)
     run(settings, [_offer(text, _pair(languages), device, int8, trust) for text in models or [""]])
+
+
+def _use_cores(threads: int) -> None:
+    import torch
+
+    torch.set_num_threads(threads or max(1, (os.cpu_count() or 2) - 1))
 
 
 def _check_extra() -> None:
     try:
         import hmt.server.running  # noqa: F401
-    except ImportError as error:
+    except ModuleNotFoundError as error:  # any other is for want of memory
         raise UserError(
             f"{error.name} is not installed; install what serving needs: pip install hmt[serve]."
         ) from None

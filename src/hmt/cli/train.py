@@ -16,7 +16,10 @@ logger = logging.getLogger(__name__)
 @app.command()
 def train(
     recipe: Path = typer.Argument(
-        ..., metavar="RECIPE", help="A recipe, such as those in recipes/: a TOML file."
+        ...,
+        metavar="RECIPE",
+        help="A TOML file. The repository has one per result in recipes/; a wheel does not hold "
+        "them, but docs/tutorials/train.md shows two that are complete.",
     ),
     overrides: list[str] = typer.Option(
         [],

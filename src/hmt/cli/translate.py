@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from hmt.streaming.session import Session
 
 
+MOST_SECONDS = 1_000_000  # that captions can be moved by: eleven days
+
+
 class Input(StrEnum):
     """What standard input holds."""
 
@@ -70,6 +73,11 @@ def translate(
 
     if timing is Timing.source and given is not Input.jsonl:
         raise UserError("--timing source needs the times of words: give them by --input jsonl.")
+    if not abs(caption_offset) <= MOST_SECONDS:
+        raise UserError(
+            f"--caption-offset is {caption_offset}; it must be from -{MOST_SECONDS:,} to "
+            f"{MOST_SECONDS:,} seconds."
+        )
     if by_line and given is Input.jsonl:
         raise UserError("--by-line is for plain text, not for --input jsonl: leave out one.")
     loaded = open_model(model, device, int8, trust)

@@ -14,8 +14,8 @@ from typing import Any
 
 from hmt.errors import UserError
 from hmt.evaluation.simuleval import answers
+from hmt.limits import MAX_SENTENCE_TOKENS
 from hmt.models.model import Model
-from hmt.streaming.live import MAX_SENTENCE_TOKENS
 from hmt.streaming.record import Record
 from hmt.text.symbols import UNK
 from hmt.text.tokenizer import Tokenizer

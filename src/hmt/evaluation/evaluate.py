@@ -46,9 +46,9 @@ class ParallelText:
     checksum: str
 
 
-def read_parallel(source: Path, target: Path | None) -> ParallelText:
+def read_parallel(source: str | Path, target: str | Path | None = None) -> ParallelText:
     """Read parallel files of one sentence per line, plain or gzip; no line is left out."""
-    files = [scan(path) for path in (source, target) if path is not None]
+    files = [scan(Path(path)) for path in (source, target) if path is not None]
     if len({file.lines for file in files}) > 1:
         first, second = files
         raise UserError(
@@ -69,20 +69,26 @@ def _lines(path: Path) -> Iterable[str]:
 def evaluate(
     model: Model,
     test: ParallelText,
-    output: Path,
+    output: str | Path,
     settings: Iterable[dict[str, Any]] = ({},),
     *,
     batch: int = 64,
     scoring: Scoring = STANDARD,
     progress: Progress = lambda stage, done, total: None,
 ) -> list[Point]:
-    """Measure every setting, what is already done excepted; give the points in order."""
+    """Measure every setting that is not measured yet; return the points in order."""
+    if not (isinstance(model, Model) and isinstance(test, ParallelText)):
+        raise UserError(
+            "evaluate takes a model from hmt.load and a text from hmt.read_parallel, not "
+            f"{type(model).__name__} and {type(test).__name__}."
+        )
+    output = Path(output)
     knobs = list(dict.fromkeys(model.knobs(**chosen) for chosen in settings))
     claim(output, model, test)
     points = []
     for n, chosen in enumerate(knobs):
         report = partial(progress, f"{n + 1}/{len(knobs)}")
-        folder = output / folder_name(asdict(chosen))
+        folder = setting_folder(output, asdict(chosen))
         # other settings may be measured meanwhile, by other processes
         with locked(folder / "lock", BUSY.format(folder)):
             records = _measured(model, test, asdict(chosen), batch, folder, report)
@@ -108,9 +114,28 @@ def _measured(
     return records
 
 
-def folder_name(settings: Mapping[str, Any]) -> str:
-    """The folder of a setting inside the output directory."""
-    return ",".join(f"{key}={value}" for key, value in settings.items()) or "default"
+def setting_folder(output: Path, settings: Mapping[str, Any]) -> Path:
+    """The folder of a setting inside the output directory of an evaluation."""
+    return output / folder_name(settings, _usual(output))
+
+
+def folder_name(settings: Mapping[str, Any], usual: Mapping[str, Any]) -> str:
+    """The first setting, which is the one that is swept, and those that are not as usual."""
+    shown = [
+        f"{key}={value}"
+        for n, (key, value) in enumerate(settings.items())
+        if n == 0 or usual.get(key, usual) != value
+    ]
+    return ",".join(shown) or "default"
+
+
+def _usual(output: Path) -> dict[str, Any]:
+    """The settings that a directory's model has of itself; none where they were not kept."""
+    try:
+        usual = json.loads((output / "evaluation.json").read_text(encoding="utf-8"))["knobs"]
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        return {}
+    return usual if isinstance(usual, dict) else {}
 
 
 def fingerprint(model: Model) -> str:
@@ -127,6 +152,7 @@ def claim(output: Path, model: Model, test: ParallelText) -> None:
     """Mark the directory as this model's on this text, or refuse one that is another's."""
     path = output / "evaluation.json"
     claim = {"format": FORMAT, "model": fingerprint(model), "text": test.checksum}
+    knobs = json.loads(json.dumps(asdict(model.knobs())))
     if output.exists() and not output.is_dir():
         raise UserError(f"{output} is a file; name a directory for the results.")
     refuse_special(path)
@@ -137,10 +163,11 @@ def claim(output: Path, model: Model, test: ParallelText) -> None:
             earlier = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError, RecursionError):
             earlier = None
-        is_ours = isinstance(earlier, dict) and earlier.keys() == claim.keys()
-        if not _is_occupied(output) or (is_ours and not _is_begun(output)):
-            write_atomically(path, json.dumps(claim, indent=1) + "\n")
-        elif earlier != claim:
+        claimed = dict(earlier) if isinstance(earlier, dict) else {}
+        claimed.pop("knobs", None)  # they only shorten the names of folders
+        if not _is_occupied(output) or (claimed.keys() == claim.keys() and not _is_begun(output)):
+            write_atomically(path, json.dumps({**claim, "knobs": knobs}, indent=1) + "\n")
+        elif claimed != claim:
             raise UserError(FOREIGN.format(output))
 
 
@@ -238,7 +265,7 @@ def _point(
         ):
             return point
     point = score(records, settings=settings, **asdict(scoring))
-    note_clock(point, output / folder_name(settings))
+    note_clock(point, setting_folder(output, settings))
     add_point(path, point)
     return point
 

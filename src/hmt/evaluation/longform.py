@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from hmt.errors import UserError
-from hmt.evaluation.evaluate import ParallelText, Progress, claim, evaluate, folder_name
+from hmt.evaluation.evaluate import ParallelText, Progress, claim, evaluate, setting_folder
 from hmt.evaluation.longform_logs import write_logs, write_segments
 from hmt.evaluation.points import add_point
 from hmt.evaluation.records import numbered_lines, read_records, write_records
@@ -63,7 +63,7 @@ def evaluate_longform(
     for n, chosen in enumerate(knobs, 1):
         plain = asdict(chosen)
         report = partial(progress, f"talks {n}/{len(knobs)}")
-        folder = output / folder_name({**plain, "text": form.text})
+        folder = setting_folder(output, {**plain, "text": form.text})
         helds = _hold_all(model, texts, plain, folder, report)
         point = _point(folder, texts, helds, scoring)
         point["settings"] = {**plain, "text": form.text}
@@ -109,7 +109,10 @@ def _hold_all(
 
 
 def _kept(path: Path, texts: Sequence[Script]) -> list[Held]:
-    helds = [Held.from_json(line) for _, line in numbered_lines(path)] if path.exists() else []
+    try:
+        helds = [Held.from_json(line) for _, line in numbered_lines(path)] if path.exists() else []
+    except UserError as error:
+        raise UserError(f"{path}: {error} Remove its folder to hold the talks again.") from None
     if [held.name for held in helds] != [script.name for script in texts[: len(helds)]]:
         raise UserError(f"{path} holds other talks; remove its folder to hold them again.")
     return helds
@@ -184,7 +187,7 @@ def _sentences(
     plain = replace(scoring, seconds_per_word=None)
     quick = partial(evaluate, batch=batch, scoring=plain, progress=progress)
     (found,) = quick(model, test, folder, [knobs])
-    records = read_records(folder / folder_name(found["settings"]) / "records.jsonl")
+    records = read_records(setting_folder(folder, found["settings"]) / "records.jsonl")
     segments = _as_segments(records, form.sizes)
     point = score_segments(segments, replace(plain, resamples=0))
     return {"quality": found["quality"], "latency": point["latency"]}

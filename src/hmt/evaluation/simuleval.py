@@ -91,7 +91,7 @@ def _plain(text: str) -> Any:
     """What a value reads as: a number, true, false, or text."""
     try:
         return json.loads(text.lower() if text.lower() in ("true", "false") else text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None if text.lower() == "none" else text
 
 

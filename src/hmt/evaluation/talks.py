@@ -11,6 +11,7 @@ from typing import Any
 
 from hmt.errors import UserError
 from hmt.models.model import Model
+from hmt.plain import from_plain, json_object
 from hmt.streaming.events import Ended, Event, Written
 from hmt.streaming.record import Record
 from hmt.text.spoken import unpunctuated
@@ -125,9 +126,7 @@ class Held:
     @classmethod
     def from_json(cls, line: str) -> "Held":
         """Read one line."""
-        values: dict[str, Any] = json.loads(line)
-        sentences = [Sentence(**sentence) for sentence in values.pop("sentences")]
-        return cls(**values, sentences=sentences)
+        return from_plain(cls, json_object(line))
 
 
 class Listener:

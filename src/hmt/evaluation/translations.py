@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hmt.errors import UserError
-from hmt.evaluation.evaluate import folder_name, note_clock
+from hmt.evaluation.evaluate import note_clock, setting_folder
 from hmt.evaluation.logs import read_log
 from hmt.evaluation.points import add_point, read_points
 from hmt.evaluation.records import numbered_lines, read_records
@@ -56,7 +56,7 @@ def read_point(folder: Path, point: Point) -> Translations:
     """The translations behind a point of this folder's scores.json."""
     settings, scoring = point["settings"], point.get("scoring") or {}
     if "log" not in settings:
-        return read_translations(folder / folder_name(settings))
+        return read_translations(setting_folder(folder, settings))
     place = folder / str(settings["log"])
     return read_translations(place, unit=scoring.get("unit"), clip=bool(scoring.get("clip")))
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from hmt import limits
 from hmt.errors import UserError
 
 
@@ -22,9 +23,11 @@ class Dims:
     tie_output: bool = True  # the output projection is the target embedding
 
     def __post_init__(self) -> None:
-        for name in ("width", "ffn", "heads", "encoder_layers", "decoder_layers"):
-            if getattr(self, name) < 1:
-                raise UserError(f"dims.{name} = {getattr(self, name)}: give 1 or more.")
+        for name, (least, most) in limits.DIMS.items():
+            if not least <= getattr(self, name) <= most:
+                raise UserError(
+                    f"dims.{name} = {getattr(self, name)}: give a number from {least} to {most:,}."
+                )
         if not 0 <= self.dropout < 1:
             raise UserError(f"dims.dropout = {self.dropout}: give 0 or more, and less than 1.")
         if self.width % (2 * self.heads):

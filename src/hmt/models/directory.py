@@ -14,7 +14,16 @@ from typing import Any
 
 from hmt.errors import UserError
 from hmt.files import link, write_atomically
-from hmt.models.weights import count_parameters, fill, read_weights, unshared, write_weights
+from hmt.models.outline import outline
+from hmt.models.weights import (
+    check_fit,
+    count_parameters,
+    fill,
+    read_weights,
+    shapes_of,
+    unshared,
+    write_weights,
+)
 from hmt.plain import from_plain, json_object, shortened, to_plain
 from hmt.systems import build, is_foreign, system_named
 from hmt.systems.contract import System
@@ -143,17 +152,26 @@ def _card(system: System, config: ModelConfig, card: Card) -> str:
 def load_system(directory: Path, trust: bool = False) -> tuple[System, ModelConfig]:
     """A system in single precision, and its configuration; `trust` lets it run code of its own."""
     config = read_config(directory)
-    system = system_of(directory, config, trust)
-    fill(system, read_weights(directory / WEIGHTS), str(directory))
+    weights = directory / WEIGHTS
+    system = system_of(directory, config, trust, [weights])
+    fill(system, read_weights(weights), str(directory))
     return system, config
 
 
-def system_of(directory: Path, config: ModelConfig, trust: bool) -> System:
-    """The system of a directory's configuration, with weights of its own yet to come."""
+def system_of(directory: Path, config: ModelConfig, trust: bool, weights: Sequence[Path]) -> System:
+    """The system of a directory's configuration, yet to be filled with what these files hold.
+
+    Nothing is allocated before they have been found to fit: sizes in a configuration cost nothing.
+    """
     try:
-        return build(config.system, config.config, trust=trust)
+        if is_foreign(config.system):  # may not know that device, and is trusted with more
+            return build(config.system, config.config, trust=trust)
+        expected = outline(config.system, config.config)
     except UserError as error:
         raise UserError(f"{directory / CONFIG}: {error}") from None
+    for path in weights:
+        check_fit(expected, shapes_of(path), str(path))
+    return build(config.system, config.config)
 
 
 def compose_system(name: str, directories: Sequence[Path], trust: bool = False) -> System:
@@ -165,7 +183,11 @@ def compose_system(name: str, directories: Sequence[Path], trust: bool = False) 
 def read_config(directory: Path) -> ModelConfig:
     """The configuration of a model directory."""
     path = directory / CONFIG
-    if not path.is_file():
+    try:
+        is_there = path.is_file()
+    except OSError as error:  # a name that is too long, a folder that may not be read
+        raise UserError(f"{directory} cannot be opened ({error.strerror}).") from None
+    if not is_there:
         raise UserError(f"{directory} is not a model directory: it has no {CONFIG}.")
     try:
         values = json_object(path.read_text(encoding="utf-8"))

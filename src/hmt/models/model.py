@@ -1,6 +1,6 @@
 """A model: a system with the tokenizers of its two languages, as `hmt.load` returns it."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,16 +9,19 @@ import torch
 from hmt.errors import UserError
 from hmt.fast.int8 import quantise
 from hmt.fast.prepacked import make_ready
+from hmt.limits import MAX_SENTENCE_TOKENS, MOST_SLOTS
 from hmt.models.directory import ModelConfig, describe, load_system
 from hmt.models.hub import fetch, is_hub_name
+from hmt.models.weights import count_parameters
+from hmt.plain import shortened
 from hmt.streaming.engine import Engine
 from hmt.streaming.events import Event
-from hmt.streaming.live import MAX_SENTENCE_TOKENS
 from hmt.streaming.record import Record
 from hmt.streaming.recording import record_of
 from hmt.streaming.session import KEPT_SENTENCES, Session
 from hmt.systems.contract import System
 from hmt.systems.stream import Stream
+from hmt.text.capitals import CapitalsReader
 from hmt.text.language_pair import Tokenizers, open_tokenizers
 from hmt.text.symbols import EOS
 
@@ -47,6 +50,13 @@ class Model:
         self.source_tokenizer, self.target_tokenizer = tokenizers
         self.config = config or describe(system)
         self.knobs()  # refuses settings that do not fit now, not at the first sentence
+
+    def __repr__(self) -> str:
+        """System, languages, size and settings on one line."""
+        languages = "-".join(self.config.languages) if self.config.languages else "no languages"
+        knobs = ", ".join(f"{name}={value}" for name, value in vars(self.knobs()).items())
+        size = count_parameters(self.system)
+        return f"<Model: {self.config.system}, {languages}, {size:,} parameters; {knobs}>"
 
     def knobs(self, **chosen: Any) -> Any:
         """Inference settings: the model's defaults, some of them replaced."""
@@ -79,9 +89,13 @@ class Model:
         return Engine(self.system, slots, avoids_loops=self.config.avoids_loops)
 
     def translate(self, lines: Sequence[str], batch: int = 64, **knobs: Any) -> list[Record]:
-        """Simulate streaming of whole sentences, `batch` at a time; records in order."""
+        """Simulate streaming of whole sentences, `batch` at a time; records in order.
+
+        The text of a translation is `record.prediction`; its reads, confidences and times are the
+        other fields of `hmt.Record`.
+        """
         records = dict(self.translate_each(lines, batch, **knobs))
-        return [records[n] for n in range(len(lines))]
+        return [records[n] for n in range(len(records))]
 
     def translate_each(
         self, lines: Sequence[str], batch: int = 64, **knobs: Any
@@ -89,8 +103,11 @@ class Model:
         """As `translate`, each record with its place as soon as it is complete."""
         if isinstance(lines, str):
             raise UserError("One text was given; give a list of sentences, as in [text].")
-        if batch < 1:
-            raise UserError(f"batch = {batch}: give 1 or more sentences side by side.")
+        lines = _texts(lines)
+        if not isinstance(batch, int) or not 1 <= batch <= MOST_SLOTS:
+            raise UserError(
+                f"batch = {shortened(batch)}: give 1 to {MOST_SLOTS:,} sentences side by side."
+            )
         sources = self.source_tokenizer.encode_batch(list(lines))
         for n, source in enumerate(sources):
             if len(source) >= MAX_SENTENCE_TOKENS:
@@ -113,6 +130,17 @@ class Model:
         return record_of(stream, self.tokenizers, source, index)
 
 
+def _texts(lines: object) -> list[str]:
+    """A list of sentences, and nothing else."""
+    if not isinstance(lines, Iterable):
+        raise UserError(f"translate takes a list of sentences, not {type(lines).__name__}.")
+    texts = list(lines)
+    for n, text in enumerate(texts, 1):
+        if not isinstance(text, str):
+            raise UserError(f"Sentence {n} is {type(text).__name__}, not text: give a str.")
+    return texts
+
+
 def load(
     path: str | Path | None = None, device: str = "cpu", int8: bool = False, trust: bool = False
 ) -> Model:
@@ -121,15 +149,32 @@ def load(
     `int8` stores linear layers in eight bits: large models become about twice as fast on a CPU.
     `trust` allows a model whose system is code outside hmt, which runs when it is loaded.
     """
-    if int8 and torch.device(device).type != "cpu":
+    place = _device(device)
+    if int8 and place.type != "cpu":
         raise UserError(f"int8 is for the CPU, not for {device}: leave out one of the two.")
+    if not isinstance(path, str | Path | None):
+        raise UserError(f"load takes a path, not {type(path).__name__}: name a model directory.")
     directory = PRETRAINED if path is None else Path(path)
     if path is not None and is_hub_name(str(path)):
         directory = fetch(str(path))
     system, config = load_system(directory, trust)
-    system.to(torch.device(device))
+    system.to(place)
     if int8:
         quantise(system.parts)
-    elif torch.device(device).type == "cpu":
+    elif place.type == "cpu":
         make_ready(system)
-    return Model(system, open_tokenizers(directory), config)
+    source, target = open_tokenizers(directory)
+    return Model(system, (CapitalsReader(source.backend), target), config)
+
+
+def _device(name: str) -> torch.device:
+    """A device that this machine has."""
+    try:
+        device = torch.device(name)
+    except (RuntimeError, TypeError):
+        raise UserError(f"There is no device {name!r}; name one like cpu or cuda:0.") from None
+    # without an index it is the current one; cuda counts none where there is no GPU
+    is_there = device.type == "cuda" and (device.index or 0) < torch.cuda.device_count()
+    if device.type != "cpu" and not is_there:
+        raise UserError(f"The device {name!r} is not available on this machine; use cpu.")
+    return device

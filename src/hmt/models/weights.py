@@ -6,8 +6,10 @@ which have none, are read as they are. Weights that are not finite are neither w
 
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -19,6 +21,7 @@ from hmt.files import refuse_special, replacing
 from hmt.systems.contract import System
 
 Tensors = dict[str, Tensor]
+Shapes = Mapping[str, tuple[int, ...]]
 DIGEST = "sha256"  # key of the header
 RESTORE = "(restore it from a copy; if it is one of several snapshots, remove it)."
 
@@ -56,20 +59,32 @@ def write_weights(path: Path, tensors: Tensors, *, is_half: bool = False) -> Non
 
 def read_weights(path: Path) -> Tensors:
     """Read a .safetensors file; a damaged one is refused."""
-    refuse_special(path)
-    try:
-        with safe_open(path, framework="pt") as file:
-            expected = (file.metadata() or {}).get(DIGEST)
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except FileNotFoundError:
-        raise UserError(f"There are no weights at {path}: name a model directory.") from None
-    except (SafetensorError, OSError) as error:
-        raise UserError(f"{path} is not a readable .safetensors file ({error}).") from None
+    with _opened(path) as file:
+        expected = (file.metadata() or {}).get(DIGEST)
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     if expected is not None and expected != digest(tensors):
         raise UserError(f"{path} is damaged: its weights are not those that were written {RESTORE}")
     if (name := not_finite(tensors)) is not None:
         raise UserError(f"{path} is damaged: its weights {name} are not all finite {RESTORE}")
     return tensors
+
+
+def shapes_of(path: Path) -> Shapes:
+    """Names and shapes of a .safetensors file, from its header alone."""
+    with _opened(path) as file:
+        return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    refuse_special(path)
+    try:
+        with safe_open(path, framework="pt") as file:
+            yield file
+    except FileNotFoundError:
+        raise UserError(f"There are no weights at {path}: name a model directory.") from None
+    except (SafetensorError, OSError) as error:
+        raise UserError(f"{path} is not a readable .safetensors file ({error}).") from None
 
 
 def digest(tensors: Tensors) -> str:
@@ -97,28 +112,47 @@ def take_over(system: System, tensors: Tensors) -> tuple[list[str], list[str]]:
     """Copy tensors into a system by name. -> names that stay as they were, names without a place"""
     own = unshared(system)
     shared = [name for name in own if name in tensors]
+    _check_shapes(own, {name: tuple(tensors[name].shape) for name in shared})
     for name in shared:
-        if own[name].shape != tensors[name].shape:
-            raise UserError(
-                f"The weights {name} have the shape {tuple(tensors[name].shape)}, but this model "
-                f"needs {tuple(own[name].shape)}: use the same sizes and the same vocabulary."
-            )
+        if not tensors[name].is_floating_point():
+            kind = str(tensors[name].dtype).removeprefix("torch.")
+            raise UserError(f"The weights {name} are {kind}, not floating-point numbers.")
     with torch.no_grad():
         for name in shared:
             own[name].copy_(tensors[name])
     return [n for n in own if n not in tensors], [n for n in tensors if n not in own]
 
 
-def fill(system: System, tensors: Tensors, where: str) -> None:
-    """Copy all of a system's weights in; names and shapes must be exactly its own."""
+def check_fit(system: System, shapes: Shapes, where: str) -> None:
+    """Refuse names and shapes that are not exactly a system's own."""
+    own = unshared(system)
     try:
-        missing, extra = take_over(system, tensors)
+        _check_shapes(own, {name: shape for name, shape in shapes.items() if name in own})
     except UserError as error:
         raise UserError(f"{where}: {error}") from None
+    missing, extra = own.keys() - shapes.keys(), shapes.keys() - own.keys()
     if missing or extra:
-        name = sorted(missing or extra)[0]
+        name = min(missing or extra)
         what = "lack" if missing else "have an unknown"
         raise UserError(f"{where}: the weights do not fit the configuration: they {what} {name}.")
+
+
+def _check_shapes(own: Tensors, shapes: Shapes) -> None:
+    for name, shape in shapes.items():
+        if tuple(own[name].shape) != shape:
+            raise UserError(
+                f"The weights {name} have the shape {shape}, but this model needs "
+                f"{tuple(own[name].shape)}: use the same sizes and the same vocabulary."
+            )
+
+
+def fill(system: System, tensors: Tensors, where: str) -> None:
+    """Copy all of a system's weights in; names and shapes must be exactly its own."""
+    check_fit(system, {name: tuple(tensor.shape) for name, tensor in tensors.items()}, where)
+    try:
+        take_over(system, tensors)
+    except UserError as error:
+        raise UserError(f"{where}: {error}") from None
 
 
 def average(paths: Sequence[Path]) -> Tensors:

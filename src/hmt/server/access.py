@@ -3,6 +3,7 @@
 from urllib.parse import urlsplit
 
 from starlette.requests import HTTPConnection
+from starlette.responses import JSONResponse
 
 from hmt.server.service import Service
 from hmt.server.tokens import Grant
@@ -42,6 +43,13 @@ def protocols_of(connection: HTTPConnection) -> list[str]:
 def grant_of(connection: HTTPConnection, secret: str | None = None) -> Grant | None:
     """What a request may do."""
     return service_of(connection).tokens.find(secret or secret_of(connection))
+
+
+def token_needed() -> JSONResponse:
+    """The answer to a stranger where OpenAI's clients ask, in the shape that they can read."""
+    message = "A token is needed: Authorization: Bearer ..."
+    error = {"type": "invalid_request_error", "code": "token", "message": message}
+    return JSONResponse({"error": error}, 401)
 
 
 def has_good_origin(connection: HTTPConnection) -> bool:

@@ -76,6 +76,7 @@ def routes() -> list[BaseRoute]:
         Route(f"{room}/captions.{{kind}}", listening.captions),
         WebSocketRoute(room, listening.socket),
         WebSocketRoute("/sidecar/alignatt", sidecar.sidecar),
+        WebSocketRoute("/", sidecar.sidecar),  # where WhisperLiveKit looks if nothing is named
         *libre.routes(),
         *schemas.routes(),
         Route("/health", health.health),

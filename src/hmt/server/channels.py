@@ -139,6 +139,7 @@ class Channel:
         self._wake, self.deliver = wake, deliver
         self.is_live, self.has_detail = is_live, has_detail
         self.keeps_records = False  # also without detail
+        self.starts_line = True  # no text stands before the first sentence
         self._tokenizers, self._knobs = tokenizers, knobs
         self._max_tokens, self._cuts = max_tokens, cuts
         self.inbox: deque[Item] = deque()
@@ -189,15 +190,18 @@ class Channel:
                 cuts=self._cuts,
                 max_tokens=self._max_tokens,
             )
+            self.live.starts_line = self.starts_line
         live, out = self.live, list[Output]()
         words = CATCH_UP if len(self.inbox) > BEHIND else 1
         self.just_heard = []
-        while words and live.is_idle and not (self.stream and self.stream.source_ended):
+        is_free = live.is_idle and not (self.stream and self.stream.source_ended)
+        while is_free and words:
             try:
-                if self.is_going and isinstance(self.inbox[0], End | Turn | Mark):
+                has_more = self.is_going or self.just_heard
+                if has_more and isinstance(self.inbox[0], End | Turn | Mark):
                     break  # comes after all that the words before it let the model write
                 item = self.inbox.popleft()
-            except IndexError:
+            except IndexError:  # empty, or emptied by the event loop this moment
                 break
             words -= isinstance(item, Word)
             self._take(live, item, out)

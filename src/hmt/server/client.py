@@ -6,8 +6,9 @@
         async for event in client.events():
             ...
 
-It needs nothing but `websockets`.  A lost connection is taken up again by itself: what the server
-had not confirmed is sent again, what it had written meanwhile arrives once.
+It needs nothing but `websockets`.  A lost connection is resumed by itself: what the server had not
+accepted is sent again, what it wrote meanwhile arrives once.  If the server is gone, another one is
+given the words whose sentences had not ended.
 """
 
 import asyncio
@@ -20,12 +21,17 @@ from typing import Any, Self
 from urllib.parse import urlencode
 
 from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed
+from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 
 Event = dict[str, Any]
 
-FINAL = {1000, 4400, 4401, 4403, 4404, 4409, 4413}  # closes after which it is of no use to return
+# Closes after which it is of no use to return.
+FINAL = {1000, 4400, 4401, 4403, 4404, 4409, 4413, 4500}
 LONGEST_WAIT = 15.0
+
+
+class RefusedError(Exception):
+    """The server says why it will not serve this client."""
 
 
 class Client:
@@ -45,10 +51,12 @@ class Client:
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._settings, self._attempts = settings or {}, attempts
         self._socket: ClientConnection | None = None
-        self._seq = 0
-        self._unconfirmed: deque[Event] = deque()  # sent, not accepted yet
-        self._said: deque[tuple[int, str]] = deque()  # words no sentence has ended with yet
-        self._accepted = 0
+        self._sending = asyncio.Lock()  # messages must arrive in order
+        self._seq = self._sent = self._accepted = 0  # of the last message made, sent, accepted
+        self._messages: deque[Event] = deque()  # not accepted, or with words in `_said`
+        self._said: deque[tuple[int, str]] = deque()  # words whose sentences have not ended
+        self._begun = 0  # the message of the last word whose sentence has ended
+        self._is_closing = False
         self.session: Event = {}
         self.n = 0
         self.offset = 0
@@ -64,6 +72,11 @@ class Client:
     async def __aexit__(self, *_: object) -> None:
         if self._socket is not None:
             await self._socket.close()
+
+    @property
+    def is_accepted(self) -> bool:
+        """Whether the server has taken all that was sent."""
+        return self._accepted >= self._seq
 
     # ---- what one can do
 
@@ -88,7 +101,8 @@ class Client:
 
     async def close(self) -> None:
         """Let the open sentence end; `events` ends with `session.closed`."""
-        await self._send({"type": "session.close"})
+        self._is_closing = True
+        await self._flush()
 
     async def events(self) -> AsyncIterator[Event]:
         """What the server says, across lost connections, until the session is over."""
@@ -111,51 +125,67 @@ class Client:
         token = self.session.get("hmt", {}).get("resume_token")
         query = {name: value for name, value in self._query.items() if value}
         if token:
-            query["resume"] = "1"
+            query["resume"] = self.session["id"]  # by which a proxy finds the server that knows it
+        self._socket = None  # nothing is sent before the session is resumed
+        url = f"{self._url}?{urlencode(query)}"
         for attempt in range(self._attempts):
-            with contextlib.suppress(OSError, ConnectionClosed):
-                self._socket = await connect(
-                    f"{self._url}?{urlencode(query)}", additional_headers=self._headers
-                )
-                await self._begin(token)
+            try:
+                await self._begin(await connect(url, additional_headers=self._headers), token)
                 return
+            except (OSError, WebSocketException) as error:
+                if isinstance(error, InvalidStatus) and error.response.status_code < 500:
+                    raise RefusedError(f"{self._url}: {error}.") from None
             wait = min(0.2 * 2**attempt, LONGEST_WAIT)
             await asyncio.sleep(wait * random.uniform(0.5, 1.0))
         raise ConnectionError(f"{self._url} does not answer.")
 
-    async def _begin(self, token: str | None) -> None:
-        assert self._socket is not None
+    async def _begin(self, socket: ClientConnection, token: str | None) -> None:
         if token:
             message = {"type": "session.resume", "hmt": self._resume(token)}
-            await self._socket.send(json.dumps(message))
-        event = json.loads(await self._socket.recv())
+            await socket.send(json.dumps(message))
+        event = json.loads(await socket.recv())
         if "session" not in event:
-            raise ConnectionError(event.get("error", {}).get("message", "The server refused."))
+            fault = event.get("error", {})
+            kind = ConnectionError if "retry_after" in fault else RefusedError
+            raise kind(fault.get("message", "The server refused."))
         self.session = event["session"]
-        # a new session knows nothing
-        resumed: Event = event["hmt"] if token else {"how": "rebuilt"}
-        self._accept(resumed.get("seq") or 0)
-        if self._settings and resumed["how"] == "rebuilt":
+        if token:
+            self._sent = self._accepted = event["hmt"]["seq"] or 0
+        self._socket = socket
+        if self._settings:
             await self._send({"type": "session.update", "session": {"hmt": self._settings}})
-        for message in list(self._unconfirmed):
-            await self._send(message)
+        await self._flush()
 
     def _resume(self, token: str) -> Event:
+        """What another server needs besides the messages that it will be sent again."""
+        seq = self._said[0][0] if self._said else self._accepted + 1
+        words = [word for number, word in self._said if number == seq == self._begun]
         return {
             "token": token,
             "after": self.n,
-            "source_seq": self._accepted,
-            "open_sentence": [word for seq, word in self._said if seq <= self._accepted],
+            "source_seq": seq if words else min(seq - 1, self._accepted),
+            "open_sentence": words,
             "shown": self.shown,
             "sentence": self.sentence,
             "offset": self.offset,
+            "knobs": self._settings.get("knobs"),
         }
 
     async def _keep(self, kind: str, facts: Event, **fields: Any) -> None:
         self._seq += 1
-        message = {"type": kind, **fields, "hmt": {**facts, "seq": self._seq}}
-        self._unconfirmed.append(message)
-        await self._send(message)
+        self._messages.append({"type": kind, **fields, "hmt": {**facts, "seq": self._seq}})
+        await self._flush()
+
+    async def _flush(self) -> None:
+        """Send what was not sent over this connection."""
+        async with self._sending:
+            for message in list(self._messages):
+                seq = _seq(message)
+                if self._socket is not None and seq > self._sent:
+                    self._sent = seq
+                    await self._send(message)
+            if self._is_closing:
+                await self._send({"type": "session.close"})
 
     async def _send(self, message: Event) -> None:
         if self._socket is not None:
@@ -178,14 +208,16 @@ class Client:
                 self.shown, self.sentence = "", facts["sentence"] + 1
                 for _ in facts["source"].split():
                     if self._said:
-                        self._accept(self._said.popleft()[0])
-                self._accept(facts.get("seq", 0))
+                        self._begun = self._said.popleft()[0]
+                self._accept(max(self._begun, facts.get("seq") or 0))
 
     def _accept(self, seq: int) -> None:
-        """Forget messages that the server has taken."""
+        """Forget messages that neither this server nor another one will need."""
         self._accepted = max(self._accepted, seq)
-        while self._unconfirmed:
-            facts = self._unconfirmed[0]["hmt"]
-            if facts["seq"] > seq:
-                break
-            self._unconfirmed.popleft()
+        needed = self._said[0][0] if self._said else self._accepted + 1
+        while self._messages and _seq(self._messages[0]) < needed:
+            self._messages.popleft()
+
+
+def _seq(message: Event) -> int:
+    return int(message["hmt"]["seq"])

@@ -42,13 +42,15 @@ class WholeWords:
 class Wording:
     """Turns the outputs of a channel into events of the protocol."""
 
-    def __init__(self, started: float, sentence: int = 0, offset: int = 0) -> None:
+    def __init__(
+        self, started: float, sentence: int = 0, offset: int = 0, shown_words: int = 0
+    ) -> None:
         self._started = started
         self._first = sentence  # number of the channel's sentence 0
         self.offset = offset  # characters of translation so far
         self.words = 0
         self.sentences = 0
-        self._word = 0  # of the open sentence
+        self._word = shown_words  # of the open sentence
         self._gate = WholeWords()
 
     def elapsed_ms(self, now: float) -> int:

@@ -3,7 +3,7 @@
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
-from hmt.server.access import grant_of, service_of
+from hmt.server.access import grant_of, service_of, token_needed
 from hmt.server.models import Served
 
 
@@ -30,7 +30,7 @@ async def models(request: Request) -> Response:
     """The list of models, in OpenAI's shape, with our facts."""
     service = service_of(request)
     if grant_of(request) is None:
-        return JSONResponse({"error": "A token is needed: Authorization: Bearer ..."}, 403)
+        return token_needed()
     return JSONResponse(
         {"object": "list", "data": [_described(served) for served in service.served.values()]}
     )

@@ -51,7 +51,18 @@ class OutputChange(Struct):
     language: str | UnsetType = UNSET
 
 
+class Transcription(Struct):
+    """That what was heard is to be sent back; which model hears it is not ours to choose."""
+
+    model: str = ""
+
+
+class InputChange(Struct):
+    transcription: Transcription | UnsetType | None = UNSET
+
+
 class AudioChange(Struct):
+    input: InputChange | UnsetType = UNSET
     output: OutputChange | UnsetType = UNSET
 
 
@@ -159,6 +170,10 @@ class _Envelope(Struct):
 _envelope = msgspec.json.Decoder(_Envelope)
 
 
+# What msgspec raises for bytes that are no message; a RecursionError if they nest too deep.
+MALFORMED = (msgspec.MsgspecError, UnicodeEncodeError, UnicodeDecodeError, RecursionError)
+
+
 def shortened(text: str) -> str:
     """A client's input as it may stand in an error."""
     return text if len(text) <= SHOWN else text[: SHOWN - 1] + "…"
@@ -168,7 +183,7 @@ def decode(data: str | bytes) -> AnyClientEvent:
     """The event that a frame holds."""
     try:
         return _client.decode(data)
-    except (msgspec.MsgspecError, UnicodeEncodeError, UnicodeDecodeError) as error:
+    except MALFORMED as error:
         raise _diagnosis(data, error) from None
 
 
@@ -176,7 +191,7 @@ def _diagnosis(data: str | bytes, error: Exception) -> InvalidError:
     """Why a frame is no event, with the client's own event id where it has one."""
     try:
         envelope = _envelope.decode(data)
-    except (msgspec.MsgspecError, UnicodeEncodeError, UnicodeDecodeError):
+    except MALFORMED:
         reason = shortened(str(error))
         return InvalidError("invalid_json", f"This is no event in JSON: {reason}.")
     if envelope.type is None:
@@ -212,5 +227,5 @@ def decode_as(kind: type[T], data: bytes | str) -> T:
     """JSON of one type, for the HTTP endpoints; says what is wrong with it."""
     try:
         return msgspec.json.decode(data, type=kind)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except MALFORMED as error:
         raise InvalidError("invalid_body", f"{shortened(str(error))}.") from None

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Any
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from hmt.errors import UserError
 from hmt.models.model import Model
@@ -91,14 +91,15 @@ class Served:
         return values
 
     def describe_knobs(self) -> list[dict[str, Any]]:
-        """Each setting with default, range, meaning, and when a change applies."""
-        default = self.plain_knobs({})
+        """Each setting with default, range or choices, meaning, and when a change applies."""
+        default, kinds = self.plain_knobs({}), get_type_hints(self.model.system.Knobs)
         return [
             {
                 "name": name,
                 "default": value,
                 "applies": "now" if name in self.model.system.MOVABLE else "next_sentence",
                 **({"range": self._range(name, value)} if _is_number(value) else {}),
+                **({"choices": choices} if (choices := _choices(kinds[name])) else {}),
                 **({"meaning": MEANINGS[name]} if name in MEANINGS else {}),
             }
             for name, value in default.items()
@@ -116,6 +117,13 @@ class Served:
         except InvalidError:
             return False
         return True
+
+
+def _choices(kind: Any) -> list[Knob]:
+    """The values of a setting that has no range."""
+    if kind is bool:
+        return [False, True]
+    return list(get_args(kind)) if get_origin(kind) is Literal else []
 
 
 def _is_number(value: Knob) -> bool:

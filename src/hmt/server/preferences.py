@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import UNSET
 
-from hmt.server.messages import HmtChange, InvalidError, shortened
+from hmt.server.messages import HmtChange, InvalidError, SessionChange, shortened
 from hmt.server.replies import Knob
 
 COMMIT = re.compile(r"client|agreement|hold:\d{1,2}")
@@ -30,8 +30,14 @@ class Preferences:
         """Whether sentences end by themselves."""
         return self.sentences == "auto"
 
-    def changed(self, change: HmtChange) -> "Preferences":
-        """With what a client changes; says what would be right."""
+    def changed(self, session: SessionChange) -> "Preferences":
+        """With what a client changes, in our words or OpenAI's; says what would be right."""
+        change, audio = session.hmt, session.audio
+        heard = UNSET if audio is UNSET or audio.input is UNSET else audio.input.transcription
+        asked = self if heard is UNSET else replace(self, echo=heard is not None)
+        return asked if change is UNSET else asked._with(change)
+
+    def _with(self, change: HmtChange) -> "Preferences":
         values: dict[str, Any] = {
             name: value
             for name in change.__struct_fields__

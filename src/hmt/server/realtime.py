@@ -82,7 +82,9 @@ class Line:
         code = 1006
         try:
             if "resume" not in self._websocket.query_params:
-                self._begin(self._new_session())
+                session = self._new_session()
+                session.outbox.put(Created(session=session.describe()))
+                self._begin(session)
             else:
                 await self._resume_first()
             code = await self._read()
@@ -142,7 +144,10 @@ class Line:
             self._service.discard(session)
             message = f"Somebody already speaks {served.target} in this room."
             raise RefusedError(4403, "room_taken", message)
-        session.outbox.put(Created(session=session.describe()))
+        if self._room is not None:
+            grant = grant_of(self._websocket)
+            assert grant is not None  # or it would not have come in
+            session.room_token = self._service.tokens.invite(grant, self._room.name)
         return session
 
     def _begin(self, session: Session) -> None:
@@ -226,7 +231,8 @@ class Line:
         try:
             session.rebuild(event.hmt)
         except InvalidError as error:
-            session.refuse(error)
+            self._service.discard(session)
+            raise RefusedError(4400, error.code, error.message) from None
         self._service.metrics.resumes.labels("rebuilt").inc()
         if fresh is None:
             self._begin(session)

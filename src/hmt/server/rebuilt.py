@@ -10,33 +10,36 @@ from hmt.server.channels import Text
 
 
 class Rebuilt:
-    """What is written until the words of the open sentence are through."""
+    """Holds text back until it is more than the client shows, or something else."""
 
-    def __init__(self, shown: str, leads: bool) -> None:
-        self._shown = shown.strip()
-        self._leads = leads  # text stands before the sentence
-        self._held: list[Text] = []
+    def __init__(self, shown: str) -> None:
+        self._shown = shown
+        self._text = ""
+        self.held: list[Text] = []
 
     def hold(self, text: Text) -> None:
         """Keep text until it can be compared."""
-        self._held.append(text)
+        self.held.append(text)
+        self._text += "".join(event.text for event in text.events)
 
     @property
-    def fits(self) -> bool:
+    def is_known(self) -> bool:
+        """Whether the client shows all of the text already, and perhaps more."""
+        return self._shown.startswith(self._text)
+
+    @property
+    def continues(self) -> bool:
         """Whether the text continues what the client shows."""
-        text = "".join(event.text for part in self._held for event in part.events)
-        return text.startswith(self._shown)
+        return self._text.startswith(self._shown)
 
     def rest(self) -> list[Text]:
         """The text behind what the client shows, or all of it if that is something else."""
-        skipped = len(self._shown) if self.fits else 0
-        parts, leads = [], self._leads and not skipped
-        for part in self._held:
+        skipped = len(self._shown) if self.continues else 0
+        parts = []
+        for part in self.held:
             events = []
             for event in part.events:
-                text = " " + event.text if leads else event.text
-                leads = False
-                text, skipped = text[skipped:], max(0, skipped - len(text))
+                text, skipped = event.text[skipped:], max(0, skipped - len(event.text))
                 if text:
                     events.append(replace(event, text=text))
             if events:

@@ -34,6 +34,7 @@ class SessionFacts(Struct, kw_only=True):
     started_at: float  # UTC of elapsed_ms = 0, seconds since 1970
     limits: dict[str, int]
     room: str | None = None
+    room_token: str | None = None  # for links to the room, where tokens are needed
 
 
 class SessionObject(Struct, kw_only=True):

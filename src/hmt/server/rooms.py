@@ -33,6 +33,7 @@ class RoomDelta(Struct):
     sentence: int
     delta: str
     elapsed_ms: int
+    offset: int = 0  # characters of the sentence before it: a reader may have seen it elsewhere
 
 
 class RoomSentence(Struct):
@@ -65,6 +66,7 @@ class Shown(Struct):
 
     sentences: list[str]
     open: str
+    sentence: int = 0  # the number of the open one
 
 
 class Snapshot(Struct):
@@ -107,19 +109,20 @@ class Track:
             self.guessed = text
             self.room.publish("tentative", SOURCE, RoomTentative(text))
 
-    def wrote(self, events: list[Written], elapsed_ms: int) -> None:
+    def wrote(self, events: list[Written]) -> None:
+        number, offset = self.transcript.place
         text, cues = self.transcript.write(events)
-        if text:
-            elapsed, number = self.transcript.elapsed_ms(), self.transcript.sentence
-            self.room.publish("delta", "words", RoomDelta(self.language, number, text, elapsed))
+        self._publish_text(number, offset, text)
         self._publish_cues(cues)
 
+    def begins_again(self, sentence: int) -> None:
+        """The open sentence is read again: it is known only elsewhere, or no longer."""
+        self.transcript.begin_again(sentence)
+
     def ended(self, sentence: Sentence) -> None:
-        number = self.transcript.sentence
+        number, offset = self.transcript.place
         rest, cues = self.transcript.end(sentence)
-        if rest:
-            elapsed = self.transcript.elapsed_ms()
-            self.room.publish("delta", "words", RoomDelta(self.language, number, rest, elapsed))
+        self._publish_text(number, offset, rest)
         done = RoomSentence(
             self.language, number, sentence.ended.text.strip(), sentence.ended.source
         )
@@ -129,6 +132,12 @@ class Track:
     def tick(self) -> None:
         """Close a cue after a silence."""
         self._publish_cues(self.transcript.after_silence())
+
+    def _publish_text(self, sentence: int, offset: int, text: str) -> None:
+        if text:
+            elapsed = self.transcript.elapsed_ms()
+            delta = RoomDelta(self.language, sentence, text, elapsed, offset)
+            self.room.publish("delta", "words", delta)
 
     def _publish_cues(self, cues: list[Any]) -> None:
         for cue in cues:
@@ -140,7 +149,8 @@ class Track:
 
     @property
     def shown(self) -> Shown:
-        return Shown(self.transcript.last_sentences(), self.transcript.open_text)
+        script = self.transcript
+        return Shown(script.last_sentences(), script.open_text, script.sentence)
 
 
 class Room:
@@ -149,7 +159,8 @@ class Room:
     def __init__(self, name: str, folder: Path | None) -> None:
         self.name, self._folder = name, folder
         self.tracks: dict[str, Track] = {}
-        self.seq = 0
+        # above every number that a room of this name had before, here or on another host
+        self.seq = time.time_ns() // 1_000_000
         self.left_at: float | None = time.monotonic()
         self.is_closed = False
         self._items: deque[Item] = deque(maxlen=KEPT_EVENTS)

@@ -1,5 +1,6 @@
 """OpenAPI and AsyncAPI, generated from the types that decode and encode the messages."""
 
+from collections.abc import Iterable
 from functools import cache
 from typing import Any, get_args
 
@@ -9,12 +10,22 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from hmt import __version__
+from hmt.server import client_secrets
+from hmt.server.client_secrets import SecretAsked
 from hmt.server.libre import Asked
 from hmt.server.messages import AnyClientEvent
 from hmt.server.replies import AnyServerEvent
 
 INFO = {"title": "hmt serve", "version": __version__}
 JSON = "application/json"
+TEXTS = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
+
+
+def _anything(kind: type) -> dict[str, Any]:
+    """The schema of `object`, as in the settings of a record: any value."""
+    if kind is not object:
+        raise NotImplementedError
+    return {"description": "Any value."}
 
 
 @cache
@@ -22,7 +33,7 @@ def asyncapi() -> dict[str, Any]:
     """The WebSocket protocol."""
     clients, servers = get_args(AnyClientEvent), get_args(AnyServerEvent)
     _, components = msgspec.json.schema_components(
-        [*clients, *servers], ref_template="#/components/schemas/{name}"
+        [*clients, *servers], schema_hook=_anything, ref_template="#/components/schemas/{name}"
     )
     messages = {
         kind.__name__: {
@@ -63,13 +74,15 @@ def _answer(kind: str = JSON, **schema: Any) -> dict[str, Any]:
 
 
 def _refusals() -> dict[str, Any]:
-    error = {"type": "object", "properties": {"error": {"type": "string"}}}
+    # a sentence, or OpenAI's object where its clients ask
+    error = {"type": "object", "properties": {"error": {"type": ["string", "object"]}}}
     content = {JSON: {"schema": error}}
     return {
         code: {"description": what, "content": content}
         for code, what in (
             ("400", "Not as it should be; the message says what would be right."),
-            ("403", "A token is needed."),
+            ("401", "A token is needed."),
+            ("403", "This token does not grant it."),
             ("404", "There is no such thing."),
             ("429", "Too many requests."),
             ("503", "Too busy."),
@@ -86,33 +99,49 @@ def _get(summary: str, kind: str = JSON, *names: str, **schema: Any) -> dict[str
     return {"get": {"summary": summary, "parameters": parameters, "responses": responses}}
 
 
+def _body(name: str, fields: Iterable[str] = ()) -> dict[str, Any]:
+    """A body as JSON, and as a form, in which everything is text, where its fields are named."""
+    content: dict[str, Any] = {JSON: {"schema": {"$ref": f"#/components/schemas/{name}"}}}
+    if fields:
+        texts = {field: TEXTS if field == "q" else {"type": "string"} for field in fields}
+        form = {"type": "object", "required": ["q"], "properties": texts}
+        content["application/x-www-form-urlencoded"] = {"schema": form}
+    return {"required": bool(fields), "content": content}
+
+
+def _post(summary: str, body: dict[str, Any], **schema: Any) -> dict[str, Any]:
+    responses = {**_answer(**schema), **_refusals()}
+    return {"post": {"summary": summary, "requestBody": body, "responses": responses}}
+
+
 @cache
 def openapi() -> dict[str, Any]:
     """The HTTP endpoints."""
     _, components = msgspec.json.schema_components(
-        [Asked], ref_template="#/components/schemas/{name}"
+        [Asked, SecretAsked], ref_template="#/components/schemas/{name}"
     )
-    asked = {"schema": {"$ref": "#/components/schemas/Asked"}}
-    body = {"required": True, "content": {JSON: asked, "application/x-www-form-urlencoded": asked}}
-    responses = {**_answer(type="object"), **_refusals()}
-    detected = {**_answer(type="array"), **_refusals()}
+    components["Asked"]["required"] = ["q"]
+    components["Asked"]["properties"]["q"] = TEXTS
+    body = _body("Asked", components["Asked"]["properties"])
+    secret = _post("Make a secret for a browser.", _body("SecretAsked"), type="object")
+    translate = _post("Translate text.", body, type="object")
+    streamed = {"application/x-ndjson": {"schema": {"type": "string"}}}  # with "stream": true
+    translate["post"]["responses"]["200"]["content"].update(streamed)
+    languages = _get("Languages and their targets.", type="array")
     room = "/v1/rooms/{room}"
     return {
         "openapi": "3.1.0",
         "info": INFO,
         "paths": {
-            "/translate": {
-                "post": {"summary": "Translate text.", "requestBody": body, "responses": responses}
-            },
-            "/detect": {
-                "post": {"summary": "Name a language.", "requestBody": body, "responses": detected}
-            },
-            "/languages": _get("Languages and their targets.", type="array"),
+            "/translate": translate,
+            "/detect": _post("Name a language.", body, type="array"),
+            "/languages": {**languages, "post": languages["get"]},
             "/frontend/settings": _get("Settings of LibreTranslate's page.", type="object"),
             "/health": _get("Whether all is well.", type="object"),
             "/health/live": _get("The process answers.", "text/plain", type="string"),
             "/health/ready": _get("Ready for new clients.", "text/plain", type="string"),
             "/v1/models": _get("Models and their settings.", type="object"),
+            client_secrets.PATH: secret,
             f"{room}/events": _get("A room's events.", "text/event-stream", "room", type="string"),
             f"{room}/captions.{{kind}}": _get(
                 "A room's captions.", "text/plain", "room", "kind", type="string"

@@ -14,7 +14,7 @@ from hmt.server.limits import Guests, Visits
 from hmt.server.metrics import Metrics, RoundMetrics
 from hmt.server.models import Served
 from hmt.server.rooms import Rooms
-from hmt.server.sessions import Session
+from hmt.server.sessions import GOING_AWAY, Session
 from hmt.server.settings import Settings
 from hmt.server.tokens import Tokens
 
@@ -99,12 +99,10 @@ class Service:
         deadline_ms = round(1000 * self.settings.drain_seconds)
         for session in list(self.sessions):
             message = "The server is going away; resume on another."
-            session.notice(
-                "going_away", message, deadline_ms=deadline_ms, resume_token=session.token
-            )
-            session.finish("going_away")
+            session.notice(GOING_AWAY, message, deadline_ms=deadline_ms, resume_token=session.token)
+            session.finish(GOING_AWAY)
         end = time.monotonic() + self.settings.drain_seconds
-        while self.sessions and time.monotonic() < end:
+        while (self.sessions or self.sockets) and time.monotonic() < end:
             await asyncio.sleep(TICK_SECONDS)
         self.rooms.close()
 
@@ -149,7 +147,7 @@ class Service:
     def admit(self, served: Served) -> None:
         """Refuse a newcomer rather than slow the others down."""
         if self.is_draining:
-            raise BusyError("The server is going away")
+            raise BusyError("The server is going away", retry_after=1)
         live = sum(session.lost_at is None for session in self.sessions)
         lost = len(self.sessions) - live
         live += self.sidecars

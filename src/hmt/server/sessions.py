@@ -9,7 +9,6 @@ from dataclasses import replace
 from msgspec import UNSET
 
 from hmt.server import channels, messages, replies
-from hmt.server.acknowledgements import Acknowledgements
 from hmt.server.channels import Applied, Channel, Failed, Mark, Output, Sentence, Text, Wait
 from hmt.server.deltas import Wording
 from hmt.server.hearing import Hearing
@@ -21,17 +20,20 @@ from hmt.server.outbox import Outbox
 from hmt.server.parties import Audience, Connection
 from hmt.server.preferences import Preferences
 from hmt.server.rebuilt import Rebuilt
+from hmt.server.receipts import Receipts
 from hmt.server.settings import Limits
 from hmt.server.tokens import new_resume_token
 from hmt.streaming import events
 
-TOLD_LIMITS = (
-    *("message_bytes", "words_per_message", "queue_words"),
-    *("words_per_second", "idle_seconds"),
-)
-REBUILT = "rebuilt"  # the mark behind the words of a sentence that is read again
 QUEUE_POLL_SECONDS = 0.02
 LAGGING_SECONDS = 1.0
+NO_AUDIO = "This server takes text; put a speech recogniser before it, see docs/serve.md."
+GOING_AWAY = "going_away"
+ENDS = {
+    events.MODEL: ("early_end", "The model ended its sentence; what follows begins a new one."),
+    events.LENGTH: ("cut_long", "The sentence was as long as one may be and was cut."),
+}
+Spoken = messages.Append | messages.Hypothesis | messages.Commit | messages.Clear
 
 
 class Session:
@@ -45,13 +47,14 @@ class Session:
         self.outbox = Outbox(limits.pending_bytes)
         self.connection: Connection | None = None
         self.audience: Audience | None = None
+        self.room_token: str | None = None
         self.lost_at: float | None = None
         self.is_over = False
         self.on_over: Callable[[Session], None] = lambda session: None
         self.meter: Metrics | None = None
         self.last_input = self.started
         self.words_in = 0
-        self._taken = Acknowledgements(self._accept)
+        self._receipts = Receipts(self._accept)
         self.preferences = Preferences()
         self._hearing = Hearing(limits)
         self._bucket = Bucket(limits.words_per_second, limits.burst_words)
@@ -60,6 +63,8 @@ class Session:
         self._is_open = False  # words came since the last end that was asked for
         self._rebuilt: Rebuilt | None = None  # a sentence that is read again
         self._told_lag = 0.0
+        self._is_finishing = False
+        self._is_taking = False  # a message that may have to wait: its client is not silent
         self._beat_at = self.started
 
     # ---- as its client sees it
@@ -77,57 +82,56 @@ class Session:
                 resume_token=self.token,
                 **{**vars(self.preferences), "knobs": served.plain_knobs(self.preferences.knobs)},
                 started_at=round(self.started_at, 3),
-                limits={name: getattr(limits, name) for name in TOLD_LIMITS},
+                limits=limits.of_a_session(),
                 room=self.room,
+                room_token=self.room_token,
             ),
         )
 
     async def take(self, event: messages.AnyClientEvent) -> None:
         """Work on one event; an InvalidError says why it was refused."""
         self.last_input = time.monotonic()
+        if self._is_finishing:
+            return  # not taken, so not accepted: a client that resumes sends it again
         match event:
             case messages.Update():
                 self._update(event)
-            case messages.Append(hmt=facts):
-                if self._taken.is_new(facts.seq):
-                    at = facts.at_ms or []
-                    await self._say(self._hearing.append(event), [ms / 1000 for ms in at])
-                self._taken.took(facts.seq)
-            case messages.Hypothesis(hmt=facts):
-                if self._taken.is_new(facts.seq):
-                    words, conflicts = self._hearing.guess(facts)
-                    await self._say(words)
-                    self._guessed(conflicts)
-                self._taken.took(facts.seq)
-            case messages.Commit(hmt=facts):
-                if self._taken.is_new(facts.seq):
-                    await self._say(self._hearing.commit())
-                    label = shortened(facts.reason or "commit")
-                    self.end(events.PAUSE, label, facts.seq)
-                self._taken.took(facts.seq)
-            case messages.Clear(hmt=facts):
-                if self._taken.is_new(facts.seq):
-                    self._clear()
-                self._taken.took(facts.seq)
+            case messages.Append() | messages.Hypothesis() | messages.Commit() | messages.Clear():
+                if self._receipts.is_new(event.hmt.seq):
+                    self._is_taking = True
+                    try:
+                        await self._hear(event)
+                    finally:
+                        self._is_taking = False
+                self._receipts.take(event.hmt.seq)
             case messages.Close():
                 await self._say(self._hearing.commit())
                 self.finish()
             case messages.AppendAudio():
-                raise InvalidError(
-                    "unsupported_input",
-                    "This server takes text: put a speech recogniser before it.",
-                    "type",
-                )
+                raise InvalidError("unsupported_input", NO_AUDIO, "type")
             case _:
-                raise InvalidError(
-                    "unexpected_event", "`session.resume` must be the first message.", "type"
-                )
+                raise InvalidError("unexpected_event", "Only the first message resumes.", "type")
 
     # ---- what comes in
 
+    async def _hear(self, event: Spoken) -> None:
+        match event:
+            case messages.Append(hmt=facts):
+                times = [ms / 1000 for ms in facts.at_ms or ()]
+                await self._say(self._hearing.append(event), times)
+            case messages.Hypothesis(hmt=guess):
+                words, conflicts = self._hearing.guess(guess)
+                await self._say(words)
+                self._guessed(conflicts)
+            case messages.Commit(hmt=commit):
+                await self._say(self._hearing.commit())
+                self.end(events.PAUSE, shortened(commit.reason or "commit"), commit.seq)
+            case messages.Clear():
+                self._clear()
+
     def _accept(self) -> None:
         tentative = self._hearing.tentative
-        facts = replies.AcceptedFacts(self._taken.seq, self.words_in, self.queued, tentative)
+        facts = replies.AcceptedFacts(self._receipts.seq, self.words_in, self.queued, tentative)
         self.outbox.put(replies.Accepted(hmt=facts))
 
     async def _say(self, words: list[str], spoken: list[float] | None = None) -> None:
@@ -165,9 +169,9 @@ class Session:
 
     def _clear(self) -> None:
         self._hearing.clear()
+        self._is_open = False
         if self._channel is not None:
             self._channel.skip()
-        self._is_open = False
 
     def end(self, reason: str, label: str, seq: int | None = None) -> None:
         """The sentence ends."""
@@ -177,6 +181,9 @@ class Session:
 
     def finish(self, label: str = "client") -> None:
         """End the open sentence, and the session once it is through."""
+        if self._is_finishing:
+            return
+        self._is_finishing = True
         self.end(events.PAUSE, "finish")
         if self._channel is None:
             self._leave(label)
@@ -189,12 +196,10 @@ class Session:
         change, audio = event.session.hmt, event.session.audio
         if audio is not UNSET and audio.output is not UNSET and audio.output.language is not UNSET:
             self.served.check_target(audio.output.language)
-        names: tuple[str, ...] = ()
-        if change is not UNSET:
-            asked = self.preferences.changed(change)
-            self.served.knobs(asked.knobs)
-            self.preferences = asked
-            names = () if change.knobs is UNSET else tuple(change.knobs)
+        asked = self.preferences.changed(event.session)
+        self.served.knobs(asked.knobs)
+        self.preferences = asked
+        names = () if change is UNSET or change.knobs is UNSET else tuple(change.knobs)
         self._hearing.mode = self.preferences.commit
         self.channel.has_detail = self.preferences.detail
         knobs, cuts = self.served.knobs(self.preferences.knobs), self.preferences.cuts
@@ -234,12 +239,8 @@ class Session:
                 case events.Notice(code=code, message=message):
                     self.notice(code, message)
                 case Applied(applies):
-                    session = self.describe()
-                    self.outbox.put(
-                        replies.Updated(session=session, hmt=replies.UpdatedFacts(applies))
-                    )
-                case Mark(value) if value == REBUILT:
-                    self._release()
+                    facts = replies.UpdatedFacts(applies)
+                    self.outbox.put(replies.Updated(session=self.describe(), hmt=facts))
                 case Mark(label):
                     self._leave(label)
                 case Failed(reason):
@@ -250,21 +251,24 @@ class Session:
     def _wrote(self, text: Text) -> None:
         if self._rebuilt is not None:
             self._rebuilt.hold(text)
+            if not self._rebuilt.is_known:
+                self._release()
             return
+        self._tell(text)
+        if self.audience is not None:
+            self.audience.wrote(text.events)
+        self._note_lag(text)
+
+    def _tell(self, text: Text) -> None:
         by_word = self.preferences.granularity == "word"
         for delta in self._wording.text(text, by_word, self.preferences.detail):
             self.outbox.put(delta)
-        if self.audience is not None:
-            self.audience.wrote(text.events, self._wording.elapsed_ms(text.now))
-        self._note_lag(text)
 
     def _note_lag(self, text: Text) -> None:
-        if text.given is None or text.now - text.given < LAGGING_SECONDS:
-            return
-        if text.now - self._told_lag > 10 * LAGGING_SECONDS:
+        behind = 0.0 if text.given is None else text.now - text.given
+        if behind > LAGGING_SECONDS and text.now - self._told_lag > 10 * LAGGING_SECONDS:
             self._told_lag = text.now
-            seconds = text.now - text.given
-            self.notice("lagging", f"The translation is {seconds:.1f} s behind.")
+            self.notice("lagging", f"The translation is {behind:.1f} s behind.")
 
     def _ended(self, sentence: Sentence) -> None:
         self._release()
@@ -275,16 +279,13 @@ class Session:
             self.meter.words.labels("target").inc(len(sentence.ended.text.split()))
         if self.audience is not None:
             self.audience.ended(sentence)
-        if sentence.ended.reason == events.MODEL:
-            message = "The model ended its sentence early; what follows begins a new one."
-            self.notice("early_end", message, sentence=sentence.ended.sentence)
-        elif sentence.ended.reason == events.LENGTH:
-            message = "The sentence was as long as one may be and was cut."
-            self.notice("cut_long", message, sentence=sentence.ended.sentence)
+        if sentence.ended.reason in ENDS:
+            self.notice(*ENDS[sentence.ended.reason], sentence=sentence.ended.sentence)
 
     def notice(self, code: str, message: str, **facts: int | str) -> None:
         """Tell the client something that is no error."""
-        self.outbox.put(replies.Notice(hmt=replies.NoticeFacts(code, message, **facts)))  # type: ignore[arg-type]
+        told = replies.NoticeFacts(code, message, **facts)  # type: ignore[arg-type]
+        self.outbox.put(replies.Notice(hmt=told))
 
     def refuse(self, error: InvalidError) -> None:
         """Tell the client that an event was not taken."""
@@ -292,25 +293,22 @@ class Session:
         self.outbox.put(replies.Error(error=fault))
 
     def _fail(self, reason: str) -> None:
-        fault = replies.Fault(
-            "internal", f"{reason} Resume to go on with new words.", "server_error"
-        )
+        fault = replies.Fault("internal", f"{reason} Begin a new session.", "server_error")
         self.outbox.put(replies.Error(error=fault))
         self.stop(4500, "internal error")
 
     def _leave(self, label: str) -> None:
-        facts = replies.ClosedFacts(
-            label, self.words_in, self._wording.words, self._wording.sentences
-        )
+        wording = self._wording
+        facts = replies.ClosedFacts(label, self.words_in, wording.words, wording.sentences)
         self.outbox.put(replies.Closed(hmt=facts))
-        self.stop(1000, label)
+        self.stop(1012 if label == GOING_AWAY else 1000, label)
 
     def stop(self, code: int, reason: str) -> None:
         """The session is over; its connection closes once everything was sent."""
         if self.is_over:
             return
         self.is_over = True
-        self._taken.stop()
+        self._receipts.close()
         if self._channel is not None:
             self.served.conductor.close(self._channel)
         if self.connection is not None:
@@ -326,12 +324,12 @@ class Session:
             if now - self.lost_at > limits.resume_seconds:
                 self.stop(4408, "lost")
             return
-        quiet = now - self.last_input
+        quiet = 0.0 if self._is_taking else now - self.last_input
         wishes = self.preferences
         has_pause = self._is_open and wishes.cuts and wishes.pause_ms > 0
         if has_pause and quiet * 1000 >= wishes.pause_ms and not self.channel.queued:
             self.end(events.PAUSE, "pause")
-        if quiet > limits.idle_seconds:
+        if quiet > limits.idle_seconds and not self.queued:
             self.stop(4408, "idle")
         elif now - self.started > limits.session_seconds:
             self.finish("expired")
@@ -353,13 +351,13 @@ class Session:
         self.last_input = time.monotonic()
         self.token = new_resume_token()
         is_complete = self.outbox.rewind(after)
-        self.outbox.put_first(
-            replies.Resumed(
-                session=self.describe(), hmt=replies.ResumedFacts("kept", self._taken.seq)
-            )
-        )
+        self.outbox.put_first(self._resumed("kept"))
         if not is_complete:
             self.notice("resumed_differently", "Some of what was written is no longer known here.")
+
+    def _resumed(self, how: str) -> replies.Resumed:
+        facts = replies.ResumedFacts(how, self._receipts.seq)
+        return replies.Resumed(session=self.describe(), hmt=facts)
 
     def rebuild(self, facts: messages.ResumeFacts) -> None:
         """Read the open sentence of a session again that this process does not know."""
@@ -368,28 +366,28 @@ class Session:
         if facts.knobs:
             self.served.knobs(facts.knobs)
             self.preferences = replace(self.preferences, knobs=dict(facts.knobs))
-        self._taken.seq, self.outbox.n = facts.source_seq, facts.after
-        offset = max(0, facts.offset - len(facts.shown))
-        self._wording = Wording(self.started, facts.sentence, offset)
-        self._rebuilt = Rebuilt(facts.shown, leads=offset > 0)
-        self.outbox.put(
-            replies.Resumed(
-                session=self.describe(), hmt=replies.ResumedFacts("rebuilt", self._taken.seq)
-            )
-        )
+        self._receipts.seq, self.outbox.n = facts.source_seq, facts.after
+        shown = len(facts.shown.split())
+        self._wording = Wording(self.started, facts.sentence, facts.offset, shown)
+        self._rebuilt = Rebuilt(facts.shown) if facts.shown else None
+        self.channel.starts_line = facts.offset <= len(facts.shown)
+        if self.audience is not None:
+            self.audience.begins_again(facts.sentence)
+        self.outbox.put(self._resumed("rebuilt"))
         now = time.monotonic()
         self._is_open = bool(words)
         self.words_in += len(words)
         self.channel.put([channels.Word(word, None, now) for word in words])
-        self.channel.put([Mark(REBUILT)])
 
     def _release(self) -> None:
         """Send what a rebuilt sentence has beyond what the client shows."""
         rebuilt, self._rebuilt = self._rebuilt, None
         if rebuilt is None:
             return
-        if not rebuilt.fits:
+        if not rebuilt.continues:
             message = "The sentence came out otherwise; it is written anew."
             self.notice("resumed_differently", message)
         for part in rebuilt.rest():
-            self._wrote(part)
+            self._tell(part)
+        if self.audience is not None:
+            self.audience.wrote([event for part in rebuilt.held for event in part.events])

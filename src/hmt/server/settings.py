@@ -35,7 +35,11 @@ class Limits:
     body_bytes: int = 65_536
     translate_characters: int = 5000
     translate_per_minute: int = 60
-    states: int | None = None  # None: as many as the model was trained with
+
+    def of_a_session(self) -> dict[str, int]:
+        """Those that a client has to keep to."""
+        names = ("message_bytes", "words_per_message", "queue_words", "words_per_second")
+        return {name: getattr(self, name) for name in (*names, "idle_seconds")}
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,8 @@ from hmt.errors import UserError
 
 SCOPE = re.compile(r"translate|metrics|(?:speak|listen):(?:\*|[\w.-]{1,64})")
 SHORT_SECONDS = 600
+LINK_SECONDS = 12 * 3600  # of a link to a room: a long day
+LINK = re.compile(r"lk_([\w.-]{1,64})~(\d{1,12})~([0-9a-f]{32})", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -67,15 +69,41 @@ class Tokens:
         if found is None and secret in self._short:
             end, grant = self._short[secret]
             found = grant if time.monotonic() < end else None
-        return found
+        return found or self._invited(secret)
 
-    def shorten(self, grant: Grant) -> tuple[str, int]:
+    def invite(self, grant: Grant, room: str) -> str | None:
+        """A token that lets everybody who has it listen in a room, and do nothing else.
+
+        It is signed with the speaker's own hash: it holds on every host that has the same file,
+        survives a restart, and ends with the speaker's token.
+        """
+        key = next((key for key, known in self._grants if known == grant), None)
+        if key is None:
+            return None
+        until = int(time.time()) + LINK_SECONDS
+        return f"lk_{room}~{until}~{_signature(key, room, until)}"
+
+    def _invited(self, secret: str) -> Grant | None:
+        if (link := LINK.fullmatch(secret)) is None or int(link[2]) < time.time():
+            return None
+        room, until = link[1], int(link[2])
+        for key, grant in self._grants:
+            signature = _signature(key, room, until)
+            if hmac.compare_digest(signature, link[3]) and grant.allows(f"speak:{room}"):
+                return Grant(f"guest of {grant.name}", frozenset({f"listen:{room}"}))
+        return None
+
+    def shorten(self, grant: Grant, seconds: int = SHORT_SECONDS) -> tuple[str, int]:
         """A secret for a browser, and when it expires (seconds since 1970)."""
         now = time.monotonic()
         self._short = {key: kept for key, kept in self._short.items() if kept[0] > now}
         secret = f"ek_{secrets.token_urlsafe(24)}"
-        self._short[secret] = now + SHORT_SECONDS, grant
-        return secret, int(time.time()) + SHORT_SECONDS
+        self._short[secret] = now + seconds, grant
+        return secret, int(time.time()) + seconds
+
+
+def _signature(key: bytes, room: str, until: int) -> str:
+    return hmac.new(key, f"listen:{room}:{until}".encode(), "sha256").hexdigest()[:32]
 
 
 def new_resume_token() -> str:

@@ -50,6 +50,17 @@ class Transcript:
         """Milliseconds since the room had this language."""
         return round(1000 * (time.monotonic() - self._started))
 
+    @property
+    def place(self) -> tuple[int, int]:
+        """The open sentence, and how many characters of it are shown."""
+        return self.sentence, len(self.open_text.lstrip())
+
+    def begin_again(self, sentence: int) -> None:
+        """Forget the open sentence; a transcript that has nothing yet goes on with its number."""
+        if not self._texts:
+            self.sentence = sentence
+        self.open_text, self._gate = "", WholeWords()
+
     def write(self, events: list[Written]) -> tuple[str, list[Cue]]:
         """Whole words that are new, and the cues that they complete."""
         return self._show(self._gate.push(events))

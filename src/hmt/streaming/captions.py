@@ -4,6 +4,7 @@ The numbers are those of common caption guides: two lines of 42 characters, 5/6 
 17 characters per second, 80 milliseconds between cues.  Times are whole milliseconds.
 """
 
+import re
 import unicodedata
 from dataclasses import dataclass, field
 
@@ -16,6 +17,7 @@ CHARACTERS_PER_SECOND = 17
 HURRIED = 1.5  # faster by this factor while captions lag behind the speaker
 LAG_MS = 500  # which is when a cue begins this much later than its first word was written
 SILENCE_MS = 1500  # without a new word, a cue is complete
+ARROW = re.compile("-{2,}>")  # would read as a line of times; of "--->", one dash off leaves one
 TIMINGS = ("live", "source")  # when a word was written, or when what it translates was spoken
 
 
@@ -142,7 +144,7 @@ def pieces(word: str, width: int) -> list[str]:
 
 def srt(cue: Cue) -> str:
     """A cue of a SubRip file."""
-    text = "\n".join(line.replace("-->", "->") for line in cue.lines)
+    text = "\n".join(ARROW.sub("->", line) for line in cue.lines)
     return f"{cue.number}\n{_clock(cue.start_ms, ',')} --> {_clock(cue.end_ms, ',')}\n{text}\n\n"
 
 
@@ -154,7 +156,7 @@ def vtt(cue: Cue) -> str:
 
 def vtt_header(note: str = "") -> str:
     """How a WebVTT file begins."""
-    note = " ".join(note.replace("-->", "->").split())
+    note = " ".join(ARROW.sub("->", note).split())
     return "WEBVTT\n\n" + (f"NOTE {note}\n\n" if note else "")
 
 

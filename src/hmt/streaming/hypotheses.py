@@ -28,9 +28,11 @@ class Hypotheses:
 
     def update(self, guess: Sequence[str], committed: int | None = None) -> list[str]:
         """The words that this guess makes final."""
-        if committed is not None and not 0 <= committed <= len(guess):
+        if committed is not None and (
+            not isinstance(committed, int) or not 0 <= committed <= len(guess)
+        ):
             raise UserError(
-                f"{committed} words were committed of a guess that has {len(guess)}: "
+                f"{committed!r} words were committed of a guess that has {len(guess)}: "
                 f"give 0 to {len(guess)}."
             )
         rest = self._after_committed(guess)

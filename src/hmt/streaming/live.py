@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from hmt.limits import MAX_SENTENCE_TOKENS, MAX_WORD_CHARACTERS
 from hmt.streaming import events
 from hmt.streaming.engine import Engine
 from hmt.streaming.events import Ended, Event, Notice, Written
@@ -24,11 +25,6 @@ from hmt.text.sentences import is_end_mark
 from hmt.text.symbols import UNK
 from hmt.text.tokenizer import Tokenizer
 
-# A longer sentence is cut in two: this bounds the memory of a session for any input.
-MAX_SENTENCE_TOKENS = 1024
-# Of a longer "word", which nobody speaks or writes, the model reads no more than this.  It always
-# fits a sentence: composing a character makes at most three of it.
-MAX_WORD_CHARACTERS = 300
 # The model must give the end at least this probability, or its full stop is an abbreviation's.
 LEAST_END = math.log(0.2)
 
@@ -65,7 +61,7 @@ class Live:
         self._notices: list[Notice] = []
         self._words_before = 0  # in earlier sentences
         self._most_read = 0  # words: those read too far are read again, in the next sentence
-        self._starts_line = True
+        self.starts_line = True  # no space before the next sentence
         self._goes_on = False  # a stream that halted was released
         self._began_at: float | None = None
 
@@ -76,9 +72,10 @@ class Live:
         if self._began_at is None:
             self._began_at = self.engine.clock()
         if len(word) > MAX_WORD_CHARACTERS:
-            message = f"A word of {len(word)} characters: the first {MAX_WORD_CHARACTERS} are read."
+            word = word[:MAX_WORD_CHARACTERS]  # nor is more of it kept
+            message = f"A word is too long: its first {MAX_WORD_CHARACTERS} characters are read."
             self._notices.append(Notice(self.number, self.seconds, "long_word", message))
-        tokens = self.tokenizers[0].encode(word[:MAX_WORD_CHARACTERS])[: self.max_tokens - 1]
+        tokens = self.tokenizers[0].encode(word)[: self.max_tokens - 1]
         self._heard.append(Word(word, tuple(tokens) or (UNK,), spoken))  # every word is a word
         self.words_heard += 1
 
@@ -126,7 +123,7 @@ class Live:
                 self.sentence.end_source(item.reason)
                 goes_on = True
             else:
-                self._starts_line |= item.reason == events.FINISH
+                self.starts_line |= item.reason == events.FINISH
         return self.sentence.stream if goes_on and self.sentence is not None else None
 
     def collect(self) -> list[Event]:
@@ -191,9 +188,9 @@ class Live:
         stream = sentence.stream
         words = sentence.words_read(stream.reads[i])
         is_first = sentence.text == text  # of its sentence; more is added when it is asked for
-        if text and is_first and not self._starts_line:
+        if text and is_first and not self.starts_line:
             text = " " + text  # a sentence that follows another on its line
-        self._starts_line = self._starts_line and not text
+        self.starts_line = self.starts_line and not text
         self._most_read = max(self._most_read, self._words_before + words)
         return Written(
             sentence=self.number,
@@ -216,7 +213,7 @@ class Live:
         if sentence.end_reason in (events.FINISH, events.PAUSE) and sentence.end_reason != reason:
             self._heard.appendleft(End(sentence.end_reason))  # the caller's end comes later still
         self._heard.extendleft(reversed(left))
-        self._starts_line |= reason == events.FINISH
+        self.starts_line |= reason == events.FINISH
         self._leave(sentence, count)
         return ended
 

@@ -8,13 +8,13 @@ from hmt.errors import UserError
 from hmt.plain import from_plain, json_object
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)  # all fields of one sentence fill a screen; see __repr__
 class Record:
     """One sentence. I target tokens, J source tokens, both with their end token, K states."""
 
-    index: int
-    source: str
-    prediction: str
+    index: int  # the sentence's place in the text, from 0
+    source: str  # as it was given
+    prediction: str  # the translation: what a reader saw, and all that scores of quality look at
     source_tokens: list[str]  # (J)
     target_tokens: list[str]  # (I); lacks the end token if the translation was cut
     reads: list[int]  # (I) source tokens read when each target token was written
@@ -40,6 +40,9 @@ class Record:
             f"{len(self.source_tokens)} tokens; {settings or 'no settings'})"
         )
 
+    def __repr__(self) -> str:
+        return f"<Record {self}>"
+
     def to_json(self) -> str:
         """One line of JSON, without its newline."""
         return json.dumps(asdict(self), ensure_ascii=False, allow_nan=False)
@@ -47,6 +50,8 @@ class Record:
     @classmethod
     def from_json(cls, line: str) -> "Record":
         """Read one line; unknown, missing, ill-typed and contradictory fields are refused."""
+        if not isinstance(line, str):
+            raise UserError(f"A record is one line of JSON, not a {type(line).__name__}.")
         record = from_plain(cls, json_object(line))
         record.check()
         return record

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Self
 
 from hmt.errors import UserError
+from hmt.plain import LIMIT, shortened
 from hmt.streaming import events
 from hmt.streaming.engine import Engine
 from hmt.streaming.events import Ended, Event, Notice, Written
@@ -42,8 +43,8 @@ class Session:
         listener: Callable[[Event], None] | None = None,
         keep: int = KEPT_SENTENCES,
     ) -> None:
-        if keep < 1:
-            raise UserError(f"keep = {keep}: a session keeps the events of 1 or more sentences.")
+        if not isinstance(keep, int) or keep < 1:
+            raise UserError(f"keep = {keep!r}: a session keeps the events of 1 or more sentences.")
         self._engine, self._settings, self._chosen = engine, settings, chosen
         self._keep = keep
         self._lock = threading.Lock()
@@ -64,6 +65,7 @@ class Session:
         `spoken` is when the words were spoken, in seconds on a clock of the caller's.
         """
         words = _words(text, "push")
+        _check_time(spoken)
         with self._alone():
             return "".join([self._hear(word, spoken) for word in words])
 
@@ -85,6 +87,7 @@ class Session:
         A guess that contradicts final words changes nothing; a notice "conflict" reports it.
         """
         guess = _words(text, "guess")
+        _check_time(spoken)
         with self._alone():
             before = self._hypotheses.conflicts
             words = self._hypotheses.update(guess, committed)
@@ -139,6 +142,7 @@ class Session:
         """Free the engine's slot; a sentence in progress is dropped."""
         with self._alone():
             self._live.drop()
+            self._hypotheses = Hypotheses()
 
     def __enter__(self) -> Self:
         return self
@@ -148,7 +152,12 @@ class Session:
 
     def __repr__(self) -> str:
         live = self._live
-        return f"<Session: {live.number} sentences, {live.words_heard} words, {live.knobs}>"
+        sentences, words = live.number, live.words_heard
+        knobs = ", ".join(f"{name}={value}" for name, value in vars(live.knobs).items())
+        return (
+            f"<Session: {sentences} sentence{'s' * (sentences != 1)}, "
+            f"{words} word{'s' * (words != 1)}; {knobs}>"
+        )
 
     # ---- within
 
@@ -211,6 +220,12 @@ class Session:
             yield
         finally:
             self._lock.release()
+
+
+def _check_time(spoken: object) -> None:
+    is_number = isinstance(spoken, int | float) and not isinstance(spoken, bool)
+    if spoken is not None and not (is_number and abs(spoken) < LIMIT):  # type: ignore[arg-type]
+        raise UserError(f"spoken = {shortened(spoken)}: give seconds, as in 1.25.")
 
 
 def _words(text: str, method: str) -> list[str]:

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from hmt.errors import UserError
+from hmt.limits import MOST_PARTS
 from hmt.model.dims import Dims
 from hmt.model.rows import Row, Rows, same_lag_bias
 from hmt.model.transformer import Transformer
@@ -35,6 +36,10 @@ class AdaptiveConfig:
     dims: Dims
     lags: tuple[int, ...] = ()  # the k of each wait-k model; empty: one multipath model
     label_smoothing: float = 0.1
+
+    def __post_init__(self) -> None:
+        if len(self.lags) > MOST_PARTS:
+            raise UserError(f"lags has {len(self.lags)} numbers: give at most {MOST_PARTS}.")
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ The paper's equations, each with its function:
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from typing import ClassVar, Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -43,7 +43,8 @@ from hmt.systems.contract import Loss, PassOutput, System
 from hmt.systems.hmt_states import StateTable, state_bias, state_table
 from hmt.systems.stream import Plan, Read, Stream, Write
 
-ATTENTION = ("multiple", "max", "selected")
+Attention = Literal["multiple", "max", "selected"]
+ATTENTION: tuple[Attention, ...] = get_args(Attention)
 BEYOND = 2**20  # a lower boundary beyond the end of every source
 MOST_STATES = 100  # bounds the memory of a stream; the paper goes to 10
 
@@ -80,8 +81,9 @@ class HMTKnobs:
     lower: int = 3  # L: tokens read before the first word can be written
     states: int = 6  # K: candidate moments per token
     threshold: float = 0.5  # confidence that suffices to write
-    attention: str = "multiple"  # "multiple", "max" or "selected"
-    policy: str = "confidence"  # or "last": always the last state, which is wait-(L+K-1)
+    attention: Attention = "multiple"
+    # "last" always takes the last state, which is wait-(L+K-1)
+    policy: Literal["confidence", "last"] = "confidence"
 
     def __post_init__(self) -> None:
         if not 1 <= self.states <= MOST_STATES:
@@ -150,6 +152,17 @@ class HMT(System[HMTConfig, HMTKnobs, HMTMemory]):
         low, high = self.config.lower_range
         c = self.config
         return {"lower": (low + high) // 2, "states": c.states, "attention": c.attention}
+
+    def knobs(self, **chosen: object) -> HMTKnobs:
+        """As of every system; a boundary before the first token is only for models that know it."""
+        knobs = super().knobs(**chosen)
+        low, high = self.config.lower_range
+        if knobs.lower < min(1, low):
+            raise UserError(
+                f"lower = {knobs.lower}: this model was trained with {low} to {high}; give "
+                f"{min(1, low)} or more."
+            )
+        return knobs
 
     def seeing_all(self, knobs: HMTKnobs) -> HMTKnobs:
         attention = "multiple" if knobs.attention == "selected" else knobs.attention

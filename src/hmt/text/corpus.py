@@ -52,7 +52,13 @@ class Side:
                 f"{stem}.tokens holds {len(tokens)} tokens but {stem}.offsets speaks of "
                 f"{offsets[-1]}; run hmt prepare again."
             )
-        return cls(tokens, offsets, np.diff(offsets).astype(np.int32))
+        lengths = np.diff(offsets)
+        # an offset of 2^63 - 1 makes a difference that is negative, too
+        if len(lengths) and not 1 <= lengths.min() <= lengths.max() < 2**31:
+            raise UserError(
+                f"{stem}.offsets is damaged: its numbers do not rise; run hmt prepare again."
+            )
+        return cls(tokens, offsets, lengths.astype(np.int32))
 
     def sentence(self, n: int) -> NDArray[np.int64]:
         """Ids of sentence n, end token included; (J,)."""
@@ -152,6 +158,16 @@ def read_data(directory: Path) -> PreparedData:
     except (OSError, UnicodeDecodeError, UserError) as error:
         reason = str(error).rstrip(".")
         raise UserError(f"{path} cannot be read ({reason}); run hmt prepare again.") from error
+
+
+def check_ids(directory: Path, split: str, corpus: Corpus, sizes: tuple[int, int]) -> None:
+    """Refuse token ids that the tokenizers do not have; reads all of them, at the disk's pace."""
+    for name, side, size in zip(SIDES, corpus.sides, sizes, strict=True):
+        if len(side.tokens) and side.tokens.max() >= size:
+            raise UserError(
+                f"{directory / f'{split}.{name}.tokens'} is damaged: it has the id "
+                f"{side.tokens.max()}, but the tokenizer has {size} symbols; run hmt prepare again."
+            )
 
 
 def digest_of(path: Path) -> str:

@@ -11,6 +11,10 @@ from typing import IO, cast
 
 from hmt.errors import UserError
 from hmt.files import refuse_special
+from hmt.limits import MAX_LINE_BYTES, MOST_INFLATION
+
+BLOCK = 1 << 19  # bytes read at a time; a line that fits one is not too long
+ENOUGH = 1 << 30  # bytes up to which any text may unfold
 
 
 @dataclass(frozen=True)
@@ -26,14 +30,17 @@ def scan(path: Path) -> TextFile:
     """Read a whole file once: its lines, its checksum, and whether it is text at all."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     digest = hashlib.sha256()
-    lines, last = 0, b"\n"
+    lines, last, size, begun = 0, b"\n", 0, 0
     try:
         with open_lines(path) as file:
-            while block := file.read(1 << 20):
+            while block := file.read(BLOCK):
                 digest.update(block)
                 decoder.decode(block)
+                begun = _check_line(path, lines + 1, begun, block)
                 lines += block.count(b"\n")
                 last = block
+                size += len(block)
+                _check_inflation(path, size)
         decoder.decode(b"", final=True)
     except UnicodeDecodeError as error:
         line = lines + error.object[: error.start].count(b"\n") + 1
@@ -49,6 +56,26 @@ def scan(path: Path) -> TextFile:
     if lines == 0:
         raise UserError(f"{path} is empty; it must hold one sentence per line.")
     return TextFile(path, lines, digest.hexdigest())
+
+
+def _check_line(path: Path, number: int, begun: int, block: bytes) -> int:
+    """Refuse a line without end; `begun` are its bytes before this block. -> those after it"""
+    first = block.find(b"\n")
+    if begun + (len(block) if first < 0 else first) > MAX_LINE_BYTES:
+        raise UserError(
+            f"{path}, line {number}: longer than {MAX_LINE_BYTES:,} bytes; give one sentence per "
+            "line."
+        )
+    return begun + len(block) if first < 0 else len(block) - 1 - block.rfind(b"\n")
+
+
+def _check_inflation(path: Path, size: int) -> None:
+    """Refuse a small file that unfolds without end."""
+    if size > ENOUGH and size > MOST_INFLATION * path.stat().st_size:
+        raise UserError(
+            f"{path} holds more than {MOST_INFLATION} times its own size, as no text does; unpack "
+            "it yourself if you trust its origin."
+        )
 
 
 def open_lines(path: Path) -> IO[bytes]:

@@ -5,12 +5,16 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
+from typing import Self
 
 import tokenizers as hf
-from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import models, trainers
 
 from hmt.errors import UserError
 from hmt.files import refuse_special, write_atomically
+from hmt.limits import MAX_WORD_CHARACTERS
+from hmt.text import backends
+from hmt.text.backends import END_OF_WORD, MARK
 from hmt.text.pieces import Detokenizer, Piece
 from hmt.text.symbols import BOS, EOS, FIRST_WRITABLE, PAD, SPECIALS, UNK
 
@@ -28,13 +32,9 @@ __all__ = [
     "word_tokenizer",
 ]
 
-MARK = "▁"
-END_OF_WORD = "</w>"
 CONTINUES = "@@"
 # Entries from this one on are steps of merges that the imported dictionary does not hold.
 SCAFFOLD = "<scaffold>"
-# Punctuation, symbols and digits stand alone, with the word mark if they start the word.
-ALONE = rf"{MARK}?[[\p{{P}}\p{{S}}\p{{Nd}}]&&[^{MARK}]]"
 # About 60 MB of remembered words; natural text repeats nearly all of its words within that.
 REMEMBERED_WORDS = 200_000
 REMEMBERED_CHARACTERS = 100  # a longer "word" hardly ever comes again
@@ -46,14 +46,17 @@ class Tokenizer:
     def __init__(self, backend: hf.Tokenizer) -> None:
         # Text that happens to read "</s>" is text: it must not end the sentence.
         backend.encode_special_tokens = True
-        self._backend = backend
+        self.backend = backend
         self._symbols = _symbols(backend)
         self.pieces = _pieces(backend, self._symbols)
         self.size = len(self.pieces)
         self._remembered: dict[str, tuple[int, ...]] = {}
 
     def encode(self, text: str) -> list[int]:
-        """Ids of `text` without an end token: the ids of its words, one after the other; (J,)."""
+        """Ids of `text` without an end token: the ids of its words, one after the other; (J,).
+
+        Of a word of more than MAX_WORD_CHARACTERS the rest is not read.
+        """
         return self.encode_batch([text])[0]
 
     def encode_batch(self, lines: Sequence[str]) -> list[list[int]]:
@@ -74,19 +77,19 @@ class Tokenizer:
     def normalize(self, text: str) -> str:
         """`text` as the vocabulary sees it: composed, lower-cased if so trained, single spaces."""
         text = " ".join(_clean(text).split())
-        normalizer = self._backend.normalizer
+        normalizer = self.backend.normalizer
         return text if normalizer is None else str(normalizer.normalize_str(text))
 
     def to_json(self) -> str:
         """The contents of the tokenizer file."""
-        return self._backend.to_str(pretty=True)
+        return self.backend.to_str(pretty=True)
 
     def save(self, path: str | Path) -> None:
         """Write the tokenizer file."""
         write_atomically(Path(path), self.to_json())
 
     @classmethod
-    def load(cls, path: str | Path) -> "Tokenizer":
+    def load(cls, path: str | Path) -> Self:
         """Read a tokenizer file."""
         refuse_special(Path(path))
         try:
@@ -103,16 +106,12 @@ class Tokenizer:
             ) from error
 
     @classmethod
-    def from_json(cls, text: str) -> "Tokenizer":
+    def from_json(cls, text: str) -> Self:
         """A tokenizer from the contents of its file."""
-        try:
-            backend = hf.Tokenizer.from_str(text)
-        except Exception as error:  # the library raises bare Exception for a malformed file
-            raise UserError(f"not a tokenizer: {error}") from error
-        return cls(backend)
+        return cls(backends.read_backend(text))
 
     def __reduce__(self) -> tuple[object, tuple[str]]:
-        return Tokenizer.from_json, (self.to_json(),)
+        return type(self).from_json, (self.to_json(),)
 
     def _word_ids(self, words: set[str]) -> dict[str, tuple[int, ...]]:
         """Ids of each of these words."""
@@ -120,9 +119,11 @@ class Tokenizer:
         ids = {word: table[word] for word in words if word in table}
         missing = list(words - ids.keys())
         if missing:
-            encodings = self._backend.encode_batch_fast(
-                [_clean(word) for word in missing], add_special_tokens=False
-            )
+            with backends.library():
+                encodings = self.backend.encode_batch_fast(
+                    [_clean(word[:MAX_WORD_CHARACTERS]) for word in missing],
+                    add_special_tokens=False,
+                )
             new = {
                 word: tuple(id if UNK < id < self.size else UNK for id in encoding.ids)
                 for word, encoding in zip(missing, encodings, strict=True)
@@ -162,16 +163,15 @@ def train_words(lines: Iterable[str], min_count: int = 1, *, lowercase: bool = F
     """A vocabulary of the words seen at least `min_count` times, most frequent first."""
     if min_count < 1:
         raise UserError(f"The least word count is {min_count}; give 1 or more.")
-    backend = hf.Tokenizer(models.WordLevel(unk_token=SPECIALS[UNK]))
-    backend.normalizer = normalizers.Sequence(_composed(lowercase))
-    backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    backend = backends.words(lowercase=lowercase)
     trainer = trainers.WordLevelTrainer(
         vocab_size=2**31,
         min_frequency=min_count,
         special_tokens=list(SPECIALS),
         show_progress=False,
     )
-    backend.train_from_iterator(_one_spaced(lines), trainer)
+    with backends.library():
+        backend.train_from_iterator(_one_spaced(lines), trainer)
     if backend.get_vocab_size() == len(SPECIALS):
         raise UserError(f"The text for the vocabulary has no word that occurs {min_count} times.")
     return Tokenizer(backend)
@@ -180,9 +180,7 @@ def train_words(lines: Iterable[str], min_count: int = 1, *, lowercase: bool = F
 def word_tokenizer(words: Sequence[str]) -> Tokenizer:
     """A word vocabulary given in order; the four special entries are put first if missing."""
     vocabulary = {word: id for id, word in enumerate(_with_specials(words))}
-    backend = hf.Tokenizer(models.WordLevel(vocabulary, unk_token=SPECIALS[UNK]))
-    backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    return Tokenizer(backend)
+    return Tokenizer(backends.given_words(vocabulary))
 
 
 def bpe_tokenizer_from_codes(codes: Iterable[str], dictionary: Sequence[str]) -> Tokenizer:
@@ -198,12 +196,7 @@ def bpe_tokenizer_from_codes(codes: Iterable[str], dictionary: Sequence[str]) ->
     steps = chain.from_iterable((left, right, left + right) for left, right in merges)
     for symbol in (SCAFFOLD, *steps):
         vocabulary.setdefault(symbol, len(vocabulary))
-    backend = hf.Tokenizer(
-        models.BPE(vocabulary, merges, unk_token=SPECIALS[UNK], end_of_word_suffix=END_OF_WORD)
-    )
-    backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    backend.decoder = decoders.BPEDecoder(suffix=END_OF_WORD)
-    return Tokenizer(backend)
+    return Tokenizer(backends.given_pieces(vocabulary, merges))
 
 
 def _fit_bpe(
@@ -214,19 +207,7 @@ def _fit_bpe(
     lowercase: bool,
     tokenised: bool,
 ) -> Tokenizer:
-    backend = hf.Tokenizer(models.BPE(unk_token=SPECIALS[UNK], fuse_unk=True))
-    # The word mark in the input would read as the start of another word.
-    backend.normalizer = normalizers.Sequence(
-        [*_composed(lowercase), normalizers.Replace(MARK, "_")]
-    )
-    steps = [
-        pre_tokenizers.WhitespaceSplit(),
-        pre_tokenizers.Metaspace(MARK, prepend_scheme="always", split=False),
-    ]
-    if not tokenised:
-        steps.append(pre_tokenizers.Split(hf.Regex(ALONE), "isolated"))
-    backend.pre_tokenizer = pre_tokenizers.Sequence(steps)
-    backend.decoder = decoders.Metaspace(MARK)
+    backend = backends.bpe(lowercase=lowercase, tokenised=tokenised)
     trainer = trainers.BpeTrainer(
         vocab_size=size,
         special_tokens=list(SPECIALS),
@@ -234,19 +215,19 @@ def _fit_bpe(
         limit_alphabet=characters,
         show_progress=False,
     )
-    backend.train_from_iterator(_one_spaced(lines), trainer)
+    with backends.library():
+        backend.train_from_iterator(_one_spaced(lines), trainer)
     if backend.get_vocab_size() <= len(SPECIALS) + 1:
         raise UserError("The text for the vocabulary has no words.")
     return Tokenizer(backend)
 
 
-def _composed(lowercase: bool) -> list[normalizers.Normalizer]:
-    return [*([normalizers.Lowercase()] if lowercase else []), normalizers.NFC()]
-
-
 def _one_spaced(lines: Iterable[str]) -> Iterator[str]:
-    """Lines in which only spaces separate words: the library knows fewer separators than Python."""
-    return (" ".join(_clean(line).split()) for line in lines)
+    """Lines in which only spaces separate words: the library knows fewer separators than Python.
+
+    Of a word without end no more is learned from than will be read.
+    """
+    return (" ".join(word[:MAX_WORD_CHARACTERS] for word in _clean(line).split()) for line in lines)
 
 
 def _clean(text: str) -> str:

@@ -28,7 +28,7 @@ def average_models(
         if not is_same or tokenizer_files(path) != tokenizers:
             raise UserError(f"{path} is another model than {paths[0]}: average models of one run.")
     files = _snapshots(paths[0], last) if len(paths) == 1 else [path / WEIGHTS for path in paths]
-    system = system_of(paths[0], config, trust)
+    system = system_of(paths[0], config, trust, files)
     fill(system, average(files), str(paths[0]))
     # where a run stands is nobody's business but its owner's
     names = [path.stem if len(paths) == 1 else path.parent.resolve().name for path in files]

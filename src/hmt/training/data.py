@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from hmt.errors import UserError
-from hmt.text.corpus import Corpus, checked_digests
+from hmt.text.corpus import Corpus, check_ids, checked_digests
 from hmt.text.language_pair import Tokenizers, open_tokenizers, tokenizer_files
 from hmt.training.recipe import Recipe
 
@@ -41,7 +41,12 @@ def open_data(recipe: Recipe) -> RunData:
         digest.update(name.encode() + content)
     for lengths in (train.source_lengths, train.target_lengths):
         digest.update(np.ascontiguousarray(lengths, dtype="<i4").tobytes())
-    return RunData(train, valid, open_tokenizers(directory), files, digest.hexdigest(), digests)
+    tokenizers = open_tokenizers(directory)
+    sizes = tokenizers[0].size, tokenizers[1].size
+    for split, corpus in {"train": train, "valid": valid}.items():
+        if corpus is not None:
+            check_ids(directory, split, corpus, sizes)
+    return RunData(train, valid, tokenizers, files, digest.hexdigest(), digests)
 
 
 def check_vocabulary(directory: Path, files: dict[str, bytes]) -> None:

@@ -4,8 +4,6 @@ A recipe has one stage, or several `[[stage]]` tables.  Each stage is the recipe
 `[training]` with the stage's entries laid over them, and starts from the weights of the one before.
 """
 
-import json
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +11,7 @@ from typing import Any
 
 from hmt.errors import UserError
 from hmt.models.directory import check_languages
-from hmt.plain import from_plain, to_plain
+from hmt.plain import check_depth, from_plain, json_object, to_plain, toml_table
 
 Table = dict[str, Any]
 PRECISIONS = ("fp32", "bf16", "fp16")
@@ -87,6 +85,8 @@ class Training:
                 raise UserError(
                     f"training.{key} = {getattr(self, key)} is too small: give {least} or more."
                 )
+        if self.threads > 1024:  # torch starts as many as it is asked for
+            raise UserError(f"training.threads = {self.threads} is too large: give at most 1024.")
         if not self.learning_rate > 0:
             raise UserError(f"training.learning_rate = {self.learning_rate} must be above 0.")
         if not all(0 <= beta < 1 for beta in self.betas):
@@ -137,15 +137,16 @@ def load_recipe(path: Path | str, overrides: Iterable[str] = ()) -> Recipe:
     path = Path(path)
     try:
         text = path.read_text(encoding="utf-8")
-        table = tomllib.loads(text) if path.suffix != ".json" else json.loads(text)
+        table = json_object(text) if path.suffix == ".json" else toml_table(text)
     except OSError as error:
         raise UserError(
             f"The recipe {path} cannot be read ({error.strerror}): name a .toml file."
         ) from None
-    except ValueError as error:
-        raise UserError(f"The recipe {path} is not valid: {error}.") from None
+    except (UnicodeDecodeError, UserError) as error:
+        reason = str(error).rstrip(".")
+        raise UserError(f"The recipe {path} is not valid: {reason}.") from None
     if path.suffix == ".json":
-        table = table.get("recipe") if isinstance(table, dict) else None
+        table = table.get("recipe", {})
         if not isinstance(table, dict):
             raise UserError(f"{path} is not the recipe.json of a run: name that, or a .toml file.")
     for override in overrides:
@@ -175,6 +176,7 @@ class RecipeTable:
 
 def parse_recipe(table: Table) -> Recipe:
     """Check a recipe's table and lay its stages out in full."""
+    check_depth(table)
     if not isinstance(table.get("stage", []), list):
         raise UserError("`stage` must be written as one or more [[stage]] tables.")
     written = from_plain(RecipeTable, table, missing=MISSING)
@@ -242,8 +244,8 @@ def _override(table: Table, override: str) -> None:
 def _value(text: str, override: str) -> Any:
     """Read a TOML value; a bare word is a string, because shells eat quotes."""
     try:
-        parsed = tomllib.loads(f"value = {text}")
-    except tomllib.TOMLDecodeError:
+        parsed = toml_table(f"value = {text}")
+    except UserError:
         parsed = {}
     if list(parsed) == ["value"]:
         return parsed["value"]

@@ -95,6 +95,7 @@ for (const link of document.querySelectorAll("[data-shows]")) {
   link.addEventListener("click", () => {
     choose(target);
     target.scrollIntoView({ block: "center", inline: "center" });
+    detail.scrollIntoView({ block: "nearest" });
   });
 }
 const first = document.querySelector(".waits [data-shows]");

@@ -4,6 +4,7 @@ import argparse
 import pickle
 import re
 import warnings
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import torch
 from torch import Tensor
 
 from hmt.errors import UserError
+from hmt.plain import LIMIT
 
 
 class Inert:
@@ -24,6 +26,7 @@ class Inert:
         pass
 
 
+MOST_NAMES = 4  # of one tensor
 # What fairseq of 2019 to 2022 puts beside the weights: progress meters and numpy's numbers.
 HARMLESS = (
     *(f"fairseq.meters.{kind}Meter" for kind in ("Average", "Time", "Stopwatch")),
@@ -78,6 +81,9 @@ def read_checkpoint(path: Path) -> Checkpoint:
         if not is_plain or tensor.is_quantized or not tensor.dim():
             raise UserError(f'{path} is damaged: its weight "{name}" is not a plain tensor.')
         tensors[str(name)] = tensor.detach()
+    # shared embeddings have three names; what is many times as large is one number, repeated
+    if sum(tensor.nbytes for tensor in tensors.values()) > MOST_NAMES * path.stat().st_size:
+        raise UserError(f"{path} is damaged: its weights are larger than the whole file.")
     return Checkpoint(path, tensors, _settings(path, content), _updates(content))
 
 
@@ -87,6 +93,7 @@ def _unpickle(path: Path) -> Any:
     # mypy wants callables here; a pair of a class and the name that it answers to is documented
     allowed: list[Any] = [argparse.Namespace, *((Inert, name) for name in HARMLESS)]
     try:
+        _check_archive(path)
         with torch.serialization.safe_globals(allowed), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about old formats, which are why we are here
             return torch.load(path, map_location="cpu", weights_only=True)
@@ -99,11 +106,21 @@ def _unpickle(path: Path) -> Any:
             "harmless parts of a checkpoint, and was not loaded; save it again with only "
             '"args" and "model" if you trust its origin.'
         ) from None
+    except UserError:
+        raise
     except Exception as error:  # a damaged file makes the unpickler stumble in any way
         raise UserError(
             f"{path} is damaged or not a checkpoint of fairseq ({type(error).__name__}); "
             "copy or download it again."
         ) from None
+
+
+def _check_archive(path: Path) -> None:
+    """Refuse an archive that unfolds to more than its size: torch does not compress."""
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            if sum(entry.file_size for entry in archive.infolist()) > path.stat().st_size:
+                raise UserError(f"{path} is compressed, which no checkpoint is; it was not opened.")
 
 
 def _settings(path: Path, content: dict[str, Any]) -> dict[str, Any]:
@@ -133,4 +150,4 @@ def _updates(content: dict[str, Any]) -> int | None:
     history = content.get("optimizer_history")
     last = history[-1] if isinstance(history, list) and history else None
     updates = last.get("num_updates") if isinstance(last, dict) else None
-    return updates if isinstance(updates, int) else None
+    return updates if isinstance(updates, int) and 0 <= updates < LIMIT else None

@@ -11,7 +11,8 @@ from hmt.files import drafting, refuse_occupied
 from hmt.models.directory import CONFIG, LANGUAGE, Card, ModelConfig, describe, write_model
 from hmt.models.fairseq.checkpoint import Checkpoint, read_checkpoint
 from hmt.models.fairseq.weights import Weights, check_supported, transformer
-from hmt.models.weights import fill
+from hmt.models.outline import outline
+from hmt.models.weights import check_fit, fill
 from hmt.systems import build
 from hmt.systems.contract import System
 from hmt.text.language_pair import Tokenizers, files_of
@@ -81,6 +82,8 @@ def import_system(checkpoint: Checkpoint) -> System:
     elif lag is not None:
         name, config["k"] = "wait-k", lag
     weights.finish()
+    shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+    check_fit(outline(name, config), shapes, str(checkpoint.path))
     system = build(name, config)
     fill(system, tensors, str(checkpoint.path))
     return system.eval()

@@ -1,4 +1,4 @@
-// The page: input, dial, text, room; everything it knows comes from the server's events.
+// The page: input, dial, text, room; all it knows comes from the server's events.
 
 import { Translator, words } from "./client.js";
 import { Dial } from "./dial.js";
@@ -12,7 +12,8 @@ const $ = (id) => document.getElementById(id);
 const all = (selector) => document.querySelectorAll(selector);
 const { body, documentElement: root } = document;
 const query = new URLSearchParams(location.search);
-const token = new URLSearchParams(location.hash.slice(1)).get("token"); // never sent as an address
+// In the hash it is never sent as an address; that of a link to a room may be.
+const token = new URLSearchParams(location.hash.slice(1)).get("token") ?? query.get("token");
 const zero = performance.now();
 const TRACE = 120; // quarters of a second
 
@@ -62,7 +63,9 @@ function connect(room) {
 		state(name);
 		if (detail === 4408 || detail === 1000) say("The session has ended; the next word begins a new one.");
 		if (detail === 4409) say("The session goes on in another window.");
-		if (name === "live") say("");
+		if (name !== "live") return;
+		say("");
+		if (room) share(room, own.session.hmt.room_token);
 	})
 		.on("heard", (list) => transcript.heard(list))
 		.on("tentative", (text) => transcript.tentative(text))
@@ -197,13 +200,14 @@ document.addEventListener("change", ({ target: { name, id, value, checked } }) =
 	root.dataset.theme = value;
 	try {
 		localStorage.setItem("hmt.theme", value);
-	} catch { /* storage is forbidden: chosen anew each time */ }
+	} catch { /* storage is forbidden */ }
 });
 $("size").oninput = ({ target }) => root.style.setProperty("--scale", target.value);
 for (const radio of all("[name=theme]")) radio.checked = radio.value === (root.dataset.theme ?? "auto");
 
-function share(room) {
-	const link = (path) => new URL(path + encodeURIComponent(room), document.baseURI).href;
+// A link carries a token for listening alone, never the speaker's own.
+function share(room, guest) {
+	const link = (path) => new URL(`${path}${encodeURIComponent(room)}${guest ? `&token=${guest}` : ""}`, document.baseURI).href;
 	$("link-listen").value = link("?listen=");
 	$("link-captions").value = link("captions?room=");
 	$("share-make").hidden = true;
@@ -224,7 +228,6 @@ function follow(room) {
 		wrote: (text, facts) => transcript.wrote(text, facts),
 		done: finished,
 		state,
-		clear: () => transcript.clear(),
 	}, query.get("lang") ?? undefined);
 	awake();
 }
@@ -241,8 +244,10 @@ function choose({ hmt: { source_language: from, target_language: to, knobs } }) 
 }
 
 async function describe() {
-	const answer = await fetch("v1/models").then((found) => found.json(), () => null);
+	const headers = token ? { Authorization: `Bearer ${token}` } : {};
+	const answer = await fetch("v1/models", { headers }).then((found) => found.json(), () => null);
 	if (!answer) return setTimeout(describe, 3000);
+	if (answer.error) return say("This page needs a token: open it as /#token=…");
 	choose(answer.data.find(({ id }) => id === query.get("model")) ?? answer.data[0]);
 }
 

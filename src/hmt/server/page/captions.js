@@ -1,6 +1,4 @@
 // Captions for projector and OBS: words are added to the lowest line; no line is ever reflowed.
-// /captions?room=r with &lines=2 &size=48 &width=42 &source=1 &bg=transparent|light &lang=en
-// &align=bottom|center|top &hide=8 (seconds of silence)
 
 import { listen } from "./room.js";
 import { calm, language, make } from "./view.js";
@@ -52,11 +50,6 @@ class RollUp {
 		}
 		return line;
 	}
-
-	clear() {
-		this.box.replaceChildren();
-		this.line = null;
-	}
 }
 
 const target = new RollUp($("lines"), lines);
@@ -83,6 +76,5 @@ else listen(query.get("room"), {
 		target.add(sentence === last ? text : ` ${text}`, language(track));
 		last = sentence;
 	},
-	clear: () => [target, source].forEach((roll) => roll.clear()),
 	state: (name) => say(name === "waiting" ? "Offline" : ""),
 }, query.get("lang") ?? undefined);

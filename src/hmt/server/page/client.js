@@ -12,7 +12,7 @@ const CHUNK = 100; // words in a message
 const SILENCE_MS = 40_000; // the server sends a heartbeat every 15 s
 const FIRST_WAIT_MS = 400;
 const MOST_WAIT_MS = 15_000;
-// Not lost but over: ended, not understood, not allowed, not found, idle, taken over, too much.
+// Over, not lost: see the table in docs/serve.md.
 const OVER = [1000, 4400, 4401, 4403, 4404, 4408, 4409, 4413];
 
 export const words = (text) => text.split(/\s+/u).filter(Boolean);
@@ -44,7 +44,7 @@ export class Translator {
 		url.protocol = url.protocol.replace("http", "ws");
 		if (this.model) url.searchParams.set("model", this.model);
 		if (this.room) url.searchParams.set("room", this.room);
-		if (this.resumeToken) url.searchParams.set("resume", 1);
+		if (this.resumeToken) url.searchParams.set("resume", this.session.id); // finds its server behind a proxy
 		this.become("connecting");
 		const socket = new WebSocket(url, this.token ? ["hmt.v1", `hmt.token.${this.token}`] : []);
 		this.socket = socket;
@@ -113,7 +113,7 @@ export class Translator {
 		this.emit("heard", list);
 	}
 
-	// With what a server needs that knows nothing of the session: the words and text of its sentence.
+	// A server that knows nothing of the session needs the words and text of its sentence.
 	resume() {
 		const { resumeToken: token, n: after, accepted: source_seq, shown, sentence, offset } = this;
 		const unsent = this.unanswered.flatMap((message) => message.words ?? []).length;
@@ -128,6 +128,7 @@ export class Translator {
 	}
 
 	live(session) {
+		this.session = session;
 		this.resumeToken = session.hmt.resume_token;
 		this.attempts = 0;
 		this.moves = false;

@@ -11,38 +11,39 @@ export class Dial {
 		Object.assign(this, { main, fold, told, send, controls: {}, moved: {} });
 	}
 
-	// What has a range is shown; the two that matter are in front, the others in the fold.
+	// What can be chosen is shown: the two that matter in front, the others in the fold.
 	show(knobs) {
 		const box = this.fold.lastElementChild;
 		this.controls = {};
 		this.main.replaceChildren();
 		box.replaceChildren();
-		for (const knob of knobs.filter(({ range }) => range?.length)) {
+		for (const knob of knobs.filter(({ range, choices }) => range?.length || choices?.length > 1)) {
 			(knob.name in NAMES || knobs.length < 3 ? this.main : box).append(this.control(knob));
 		}
 		this.fold.hidden = !box.children.length;
 	}
 
-	control({ name, range, default: usual, meaning = "" }) {
+	control({ name, range = [0, 0], choices, default: usual, meaning = "" }) {
 		const id = `knob-${name}`;
 		const isWhole = range.every(Number.isInteger) && Number.isInteger(usual) && range[1] > 1;
 		const step = isWhole ? 1 : 0.05;
 		const output = make("output", { for: id });
-		const input = make("input", {
-			id, type: "range", step, min: Math.max(range[0], isWhole ? 0 : step), max: range[1], "aria-describedby": `${id}-about`,
-		});
-		input.addEventListener("input", () => this.move(name, Number(input.value)));
-		this.controls[name] = { input, output, usual, isWhole };
+		const about = { id, "aria-describedby": `${id}-about` };
+		const input = choices
+			? make("select", about, ...choices.map((choice) => make("option", {}, choice)))
+			: make("input", { ...about, type: "range", step, min: Math.max(range[0], isWhole ? 0 : step), max: range[1] });
+		input.oninput = () => this.move(name, choices ? choices[input.selectedIndex] : Number(input.value));
+		this.controls[name] = { input, output, usual, isPlain: isWhole || choices };
 		this.set(name, usual);
 		return make("div.knob", {}, make("label", { for: id }, NAMES[name] ?? name), output, input,
-			make("p.quiet.about", { id: `${id}-about` }, meaning));
+			make("p.quiet", { id: `${id}-about` }, meaning));
 	}
 
 	set(name, value) {
-		const { input, output, isWhole } = this.controls[name] ?? {};
+		const { input, output, isPlain } = this.controls[name] ?? {};
 		if (!input) return;
 		input.value = value;
-		output.textContent = isWhole ? value : Number(value).toFixed(2);
+		output.textContent = isPlain ? value : value.toFixed(2);
 	}
 
 	move(name, value) {

@@ -1,4 +1,4 @@
-// Where words come from: typing, pasting, a sample at speaking pace, speech recognition.
+// Where words come from: typing, pasting, a sample at speaking pace, speech.
 
 import { words } from "./client.js";
 
@@ -8,7 +8,6 @@ const FAST = 15; // below the 20 words per second that the server takes
 const SAMPLES = {
 	de: [
 		["Everyday", "Ich habe gestern leider keine Zeit gehabt, dich noch anzurufen."],
-		["A question", "Wann hast du zum letzten Mal mit deiner Schwester gesprochen?"],
 		["A late verb", "Ich möchte Ihnen für alles, was Sie für unser Land getan haben, von Herzen danken."],
 		["Numbers", "Das Buch hat 300 Seiten, und ich habe erst 50 gelesen."],
 	],
@@ -91,7 +90,7 @@ export function typing(field, { give, paste, end }) {
 
 export const Recognition = globalThis.SpeechRecognition ?? globalThis.webkitSpeechRecognition;
 
-// Whether the browser recognises this language without sending sound anywhere.
+// Whether the browser sends no sound anywhere.
 export async function staysLocal(lang) {
 	try {
 		return (await Recognition.available({ langs: [lang], processLocally: true })) === "available";

@@ -2,4 +2,4 @@
 try {
 	const theme = localStorage.getItem("hmt.theme");
 	if (theme) document.documentElement.dataset.theme = theme;
-} catch { /* storage is forbidden: the system's colours then */ }
+} catch { /* storage is forbidden */ }

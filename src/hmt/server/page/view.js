@@ -17,13 +17,12 @@ export const language = (code) => code ? { lang: code, dir: RTL.test(code) ? "rt
 
 export const calm = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 
-// Four inks; the palest keeps a contrast of 4.5:1. Without a number the ink is full.
+// Four inks; the palest has a contrast of 4.5:1. Without a number the ink is full.
 const ink = (confidence) => `c${1 + [0.9, 0.75, 0.6].filter((step) => (confidence ?? 1) < step).length}`;
 
 export class Transcript {
 	constructor(stage, list, onWord) {
-		Object.assign(this, { stage, list, onWord, languages: [], layout: "reading" });
-		this.clear();
+		Object.assign(this, { stage, list, onWord, languages: [], layout: "reading", rows: [], follows: true, gliding: 0 });
 		stage.addEventListener("scroll", () => this.scrolled(), { passive: true });
 		for (const own of ["pointerdown", "wheel", "keydown"]) {
 			stage.addEventListener(own, () => (this.gliding = 0), { passive: true });
@@ -32,11 +31,6 @@ export class Transcript {
 			const word = target.word ?? this.rows.find(({ button }) => button === target)?.target[0];
 			if (word) this.onWord(word);
 		});
-	}
-
-	clear() {
-		Object.assign(this, { rows: [], row: null, follows: true, gliding: 0 });
-		this.list.replaceChildren();
 	}
 
 	// ---- what happens

@@ -40,7 +40,7 @@ export class Why {
 	}
 
 	// Words heard and confidence at each moment at which it could be written, the last of which wrote it:
-	// the record of a finished sentence has all, before there is what was reported on the way.
+	// all in the record of a finished sentence, before that what was reported on the way.
 	moments(word, at, read) {
 		const { record, target } = word.row;
 		const limit = record?.settings?.threshold ?? word.waits.at(-1)?.threshold ?? this.threshold();
@@ -49,7 +49,8 @@ export class Why {
 			const ends = record.source_word_ends;
 			const begun = (tokens) => ends.filter((_, k) => (k ? ends[k - 1] + 1 : 0) < tokens).length;
 			const all = record.moments[token].map((moment, k) => [begun(moment), record.confidences[token][k], moment]);
-			return { limit, moments: all.filter(([, , moment]) => moment <= record.reads[token]) };
+			const [from, to] = [record.reads[token - 1] ?? 0, record.reads[token]]; // not before the last word
+			return { limit, moments: all.filter(([, , moment]) => moment >= from && moment <= to) };
 		}
 		const waits = word.waits.map(({ heard, confidence }) => [heard, confidence]);
 		return { limit, moments: [...waits, [read, word.confidence ?? 1]] };

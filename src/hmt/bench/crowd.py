@@ -1,0 +1,158 @@
+"""The clients of a load test: speakers at speaking pace, readers of a room, newcomers."""
+
+import asyncio
+import contextlib
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from hmt.bench.sessions import WORDS_PER_SECOND
+
+ROOM = "bench"
+LAST_SECONDS = 60.0  # for what was said to be translated after the end
+AT_ONCE = 50  # newcomers on their way in
+
+
+@dataclass
+class Heard:
+    """What came back; delays in seconds."""
+
+    delays: list[float] = field(default_factory=list)
+    said: int = 0  # words
+    lost: int = 0  # words in no sentence that ended before `LAST_SECONDS` were over
+
+    def __iadd__(self, other: "Heard") -> "Heard":
+        self.delays += other.delays
+        self.said += other.said
+        self.lost += other.lost
+        return self
+
+
+class Speaker:
+    """One client that speaks; delays are from the last word that a text needed to that text.
+
+    Which word that was follows from the counts in the server's events: words of sentences that
+    have ended, and words of the open one that the model was given.
+    """
+
+    def __init__(self, websocket: Any, words: Sequence[str], first: int = 0) -> None:
+        self._websocket, self._words, self._first = websocket, words, first
+        self.sent_at: list[float] = []
+        self._delays: dict[int, float] = {}
+        self._ended = 0  # words of sentences that have ended
+
+    async def speak(self, seconds: float) -> Heard:
+        """Words at a steady pace; what came back of them."""
+        reading = asyncio.create_task(self._read())
+        start = time.monotonic()
+        for n in range(round(seconds * WORDS_PER_SECOND)):
+            await asyncio.sleep(max(0.0, start + n / WORDS_PER_SECOND - time.monotonic()))
+            text = self._words[(self._first + n) % len(self._words)] + " "
+            self.sent_at.append(time.monotonic())
+            message = {"type": "session.input_text.append", "text": text}
+            await self._websocket.send(json.dumps(message))
+        await self._websocket.send('{"type":"session.close"}')
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(reading, LAST_SECONDS)
+        said = len(self.sent_at)
+        return Heard(list(self._delays.values()), said, said - self._ended)
+
+    async def _read(self) -> None:
+        async for message in self._websocket:
+            event = json.loads(message)
+            kind = event["type"].removeprefix("session.output_transcript.")
+            if kind == "delta":
+                word = self._ended + event["hmt"]["read_of"] - 1
+                if 0 <= word < len(self.sent_at):
+                    self._delays[word] = time.monotonic() - self.sent_at[word]
+            elif kind == "done":
+                self._ended += len(event["hmt"]["source"].split())
+
+
+async def speakers(address: str, count: int, seconds: float, words: Sequence[str]) -> Heard:
+    """So many speakers, spread evenly over the time between two words."""
+
+    async def one(n: int) -> Heard:
+        async with _connected(address) as websocket:
+            await asyncio.sleep(1.0 + n / count / WORDS_PER_SECOND)
+            return await Speaker(websocket, words, n).speak(seconds)
+
+    every = Heard()
+    for heard in await asyncio.gather(*(one(n) for n in range(count))):
+        every += heard
+    return every
+
+
+async def listeners(address: str, count: int, seconds: float, words: Sequence[str]) -> Heard:
+    """Readers of one speaker's room; when each word of the speaker reached each of them."""
+    async with _connected(address, room=ROOM) as websocket:
+        speaker = Speaker(websocket, words)
+        gate = asyncio.Semaphore(AT_ONCE)
+        readers = [Reader(speaker) for _ in range(count)]
+        await asyncio.gather(*(reader.connect(address, gate) for reader in readers))
+        reading = [asyncio.create_task(reader.read()) for reader in readers]
+        said = (await speaker.speak(seconds)).said
+        await asyncio.sleep(1.0)
+        for task in reading:
+            task.cancel()
+        await asyncio.gather(*reading, return_exceptions=True)
+    arrived = [delay for reader in readers for delay in reader.delays]
+    return Heard(arrived, said, count * said - len(arrived))
+
+
+class Reader:
+    """One client that reads along: source words and translation, as server-sent events."""
+
+    def __init__(self, speaker: Speaker) -> None:
+        self._speaker = speaker
+        self.delays: list[float] = []
+        self._stream: asyncio.StreamReader | None = None
+        self._writer: asyncio.StreamWriter | None = None
+
+    async def connect(self, address: str, gate: asyncio.Semaphore) -> None:
+        """Come in, and wait for the first event."""
+        host, _, port = address.partition(":")
+        async with gate:
+            self._stream, self._writer = await asyncio.open_connection(host, int(port))
+            path = f"/v1/rooms/{ROOM}/events?kind=words,source"
+            self._writer.write(f"GET {path} HTTP/1.1\r\nHost: {address}\r\n\r\n".encode())
+            await self._stream.readuntil(b"event: snapshot")
+
+    async def read(self) -> None:
+        """The source words come in the order in which they were said, one to an event."""
+        assert self._stream is not None and self._writer is not None
+        with contextlib.closing(self._writer):
+            async for line in self._stream:
+                if line.startswith(b'data: {"track":"source"') and b'"delta"' in line:
+                    sent_at = self._speaker.sent_at[len(self.delays)]
+                    self.delays.append(time.monotonic() - sent_at)
+
+
+async def connects(address: str, count: int) -> tuple[list[float], float]:
+    """Seconds until each newcomer had its session, and until all of them had."""
+    gate = asyncio.Semaphore(AT_ONCE)
+    delays: list[float] = []
+
+    async def one() -> None:
+        async with gate:
+            start = time.monotonic()
+            with contextlib.suppress(OSError):
+                async with _connected(address):
+                    delays.append(time.monotonic() - start)
+
+    start = time.monotonic()
+    await asyncio.gather(*(one() for _ in range(count)))
+    return delays, time.monotonic() - start
+
+
+@contextlib.asynccontextmanager
+async def _connected(address: str, room: str | None = None) -> Any:
+    """A session that was created."""
+    from websockets.asyncio.client import connect
+
+    url = f"ws://{address}/v1/realtime/translations" + (f"?room={room}" if room else "")
+    async with connect(url, compression=None, open_timeout=60, ping_interval=None) as websocket:
+        await websocket.recv()
+        yield websocket

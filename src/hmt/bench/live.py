@@ -1,0 +1,261 @@
+"""`hmt serve` over loopback: the server in one process, its clients in another.
+
+The bare engine is measured in the same run with the same words at the same pace, so that what the
+server adds is a difference within one run.
+"""
+
+import asyncio
+import contextlib
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from hmt.bench.crowd import LAST_SECONDS, Heard, connects, listeners, speakers
+from hmt.bench.sessions import TARGET_P95_MS, TARGET_SESSIONS, WORDS_PER_SECOND
+from hmt.bench.setting import Row
+from hmt.errors import UserError
+from hmt.models.model import load
+from hmt.streaming.live import Live
+
+SENTENCES = (
+    "Ich habe gestern keine Zeit gehabt, weil ich arbeiten musste.",
+    "Meine Schwester hat den ganzen Abend mit ihren Freunden gespielt.",
+    "Wenn es morgen regnet, bleiben wir zu Hause.",
+)
+WORDS = [word for sentence in SENTENCES for word in sentence.split()]
+TARGET_ADDED_MS, TARGET_FAN_OUT_MS, TARGET_CONNECTS = 15.0, 50.0, 300.0
+TARGET_DRIFT = 2.0  # percent of the memory
+FREE_PLACES = "100000"
+SAMPLE_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class Load:
+    """What is measured."""
+
+    sessions: list[int]
+    seconds: float
+    listeners: int
+    connects: int
+    soak_minutes: float = 0.0
+
+
+def measure(asked: Load) -> Iterator[Row]:
+    """Delays of live sessions, fan-out of a room, connections per second, and a soak."""
+    _allow_sockets()
+    for count in asked.sessions:
+        yield from sessions(count, asked.seconds)
+    if asked.listeners:
+        yield fan_out(asked.listeners, asked.seconds)
+    if asked.connects:
+        yield from rush(asked.connects)
+    if asked.soak_minutes:
+        yield from soak(max(asked.sessions), 60 * asked.soak_minutes)
+
+
+def sessions(count: int, seconds: float) -> Iterator[Row]:
+    """So many speakers at once, beside the bare engine."""
+    bare = quantiles(bare_delays(count, seconds))
+    with serving() as server:
+        empty, start = server.memory_mb(), server.cpu_seconds()
+        heard, memory = _watched(server, count, seconds)
+        cpu = server.cpu_seconds() - start
+    p50, p95, p99 = quantiles(heard.delays)
+    is_judged = count == TARGET_SESSIONS
+    what = f"live server, {count} at {WORDS_PER_SECOND} words/s"
+    yield {
+        "what": f"{what}, p95",
+        "value": round(p95, 1),
+        "unit": "ms",
+        "p50_ms": round(p50, 1),
+        "p99_ms": round(p99, 1),
+        "bare_p50_ms": round(bare[0], 1),
+        "bare_p95_ms": round(bare[1], 1),
+        "bare_p99_ms": round(bare[2], 1),
+        **({"at_most": TARGET_P95_MS} if is_judged else {}),
+    }
+    yield {
+        "what": f"{what}, p95 above the bare engine's",
+        "value": round(p95 - bare[1], 1),
+        "unit": "ms",
+        **({"at_most": TARGET_ADDED_MS} if is_judged else {}),
+    }
+    yield _lost(what, heard)
+    yield {
+        "what": f"{what}, processor time of the server",
+        "value": round(1000 * cpu / max(1, heard.said - heard.lost), 2),
+        "unit": "ms/word",
+        "sessions_per_core": round((heard.said - heard.lost) / WORDS_PER_SECOND / max(cpu, 1e-9)),
+        "server_mb": round(max(memory)),
+        "mb_per_session": round((max(memory) - empty) / count, 2),
+    }
+
+
+def fan_out(count: int, seconds: float) -> Row:
+    """From a word's departure at the speaker to its arrival at each reader of the room."""
+    with serving() as server:
+        empty, start = server.memory_mb(), server.cpu_seconds()
+        arrivals = asyncio.run(listeners(server.address, count, seconds, WORDS))
+        memory, cpu = server.memory_mb() - empty, server.cpu_seconds()
+    p50, p95, p99 = quantiles(arrivals.delays)
+    return {
+        "what": f"one room, {count} readers (SSE), fan-out p95",
+        "value": round(p95, 1),
+        "unit": "ms",
+        "at_most": TARGET_FAN_OUT_MS,
+        "p50_ms": round(p50, 1),
+        "p99_ms": round(p99, 1),
+        "lost": arrivals.lost,
+        "server_us_per_word_and_reader": round(1e6 * (cpu - start) / max(1, len(arrivals.delays))),
+        "kb_per_reader": round(1000 * memory / count),
+    }
+
+
+def rush(count: int) -> Iterator[Row]:
+    """Clients that come as fast as they are let in: handshake and `session.created`."""
+    with serving() as server:
+        start = server.cpu_seconds()
+        delays, seconds = asyncio.run(connects(server.address, count))
+        cpu = server.cpu_seconds() - start
+    yield {
+        "what": f"connects, {count} as fast as they are accepted",
+        "value": round(len(delays) / seconds),
+        "unit": "per second",
+        "at_least": TARGET_CONNECTS,
+        "refused": count - len(delays),
+        "server_ms_each": round(1000 * cpu / count, 2),
+        "p95_ms": round(quantiles(delays)[1], 1),
+    }
+
+
+def soak(count: int, seconds: float) -> Iterator[Row]:
+    """The same for long: memory stays where it was after the first third."""
+    with serving() as server:
+        heard, memory = _watched(server, count, seconds)
+    what = f"soak, {count} sessions, {seconds / 60:.0f} minutes"
+    third = max(1, len(memory) // 3)
+    middle, last = (max(part) for part in (memory[third : 2 * third] or memory, memory[-third:]))
+    yield {
+        "what": f"{what}, memory, last third over the second",
+        "value": round(100 * (last / middle - 1), 2),
+        "unit": "%",
+        "at_most": TARGET_DRIFT,
+        "server_mb": round(last),
+        "p95_ms": round(quantiles(heard.delays)[1], 1),
+    }
+    yield _lost(what, heard)
+
+
+def _lost(what: str, heard: Heard) -> Row:
+    what = f"{what}, words lost or later than {LAST_SECONDS:.0f} s"
+    lost = {"what": what, "value": heard.lost, "unit": "words", "at_most": 0}
+    return {**lost, "words": heard.said}
+
+
+def _watched(server: "Server", count: int, seconds: float) -> tuple[Heard, list[float]]:
+    """Speakers, and the memory of the server meanwhile."""
+    memory: list[float] = []
+
+    async def sample() -> None:
+        while True:
+            memory.append(server.memory_mb())
+            await asyncio.sleep(min(SAMPLE_SECONDS, seconds / 3))
+
+    async def run() -> Heard:
+        sampling = asyncio.create_task(sample())
+        try:
+            return await speakers(server.address, count, seconds, WORDS)
+        finally:
+            sampling.cancel()
+
+    return asyncio.run(run()), memory
+
+
+def bare_delays(count: int, seconds: float) -> list[float]:
+    """The same words at the same pace, straight into an engine; delays of words with text."""
+    model = load()
+    warm = model.session()
+    warm.push(" ".join(WORDS))
+    warm.finish()
+    engine = model.engine(count)
+    lives = [Live(engine, model.tokenizers, model.knobs()) for _ in range(count)]
+    start = time.monotonic()
+    due = [start + n / count / WORDS_PER_SECOND for n in range(count)]
+    said, delays = [n % len(WORDS) for n in range(count)], list[float]()
+    while (now := time.monotonic()) < start + seconds:
+        ready = [n for n in range(count) if due[n] <= now]
+        if not ready:
+            time.sleep(max(0.0, min(due) - now))
+        for n in ready:
+            lives[n].hear(WORDS[said[n] % len(WORDS)])
+            said[n] += 1
+        wrote: set[int] = set()
+        while streams := {n: s for n in ready if (s := lives[n].feed()) is not None}:
+            engine.advance(list(streams.values()))
+            wrote |= {n for n in streams if lives[n].collect()}
+        delays += [time.monotonic() - due[n] for n in wrote]
+        for n in ready:
+            due[n] += 1 / WORDS_PER_SECOND
+    return delays
+
+
+def quantiles(delays: list[float]) -> list[float]:
+    """The 50th, 95th and 99th percentile in milliseconds."""
+    ordered = sorted(delays) or [0.0]
+    return [1000 * ordered[int(len(ordered) * q)] for q in (0.5, 0.95, 0.99)]
+
+
+class Server:
+    """A server in a process of its own."""
+
+    def __init__(self, process: "subprocess.Popen[str]", address: str) -> None:
+        self._process, self.address = process, address
+
+    def memory_mb(self) -> float:
+        """Memory in use; 0 where the system has no /proc."""
+        with contextlib.suppress(OSError):
+            status = Path(f"/proc/{self._process.pid}/status").read_text(encoding="ascii")
+            if found := re.search(r"VmRSS:\s+(\d+) kB", status):
+                return int(found[1]) / 1000
+        return 0.0
+
+    def cpu_seconds(self) -> float:
+        """Processor time so far; 0 where the system has no /proc."""
+        with contextlib.suppress(OSError):
+            stat = Path(f"/proc/{self._process.pid}/stat").read_text(encoding="utf-8")
+            user, system = stat.rpartition(")")[2].split()[11:13]
+            return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+        return 0.0
+
+
+@contextlib.contextmanager
+def serving() -> Iterator[Server]:
+    """A server that admits everybody: what is measured is the machine, not the limits."""
+    limits = ("places", "per-address", "listeners-per-address", "delay-ms")
+    options = [part for name in limits for part in (f"--{name}", FREE_PLACES)]
+    command = [sys.executable, "-m", "hmt", "serve", "--port", "0", *options]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if found := re.search(r"http://([\d.]+:\d+)/", line):
+                yield Server(process, found[1])
+                return
+        raise UserError("The server did not start; try `hmt serve` by itself.")
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _allow_sockets() -> None:
+    """As many open files as the system lets us have, here and in the server."""
+    with contextlib.suppress(ImportError, ValueError, OSError):
+        import resource  # not on Windows
+
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

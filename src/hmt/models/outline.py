@@ -1,0 +1,27 @@
+"""A system without its numbers: names and shapes of all weights, at no cost in memory."""
+
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from hmt.systems import build
+from hmt.systems.contract import System
+
+
+def outline(name: str, config: dict[str, Any]) -> System:
+    """A system on torch's `meta` device; for hmt's own systems, whose code is known."""
+    with torch.device("meta"), _Unfilled():
+        return build(name, config)
+
+
+class _Unfilled(TorchFunctionMode):
+    """Leaves out initial values: on `meta` they would load half of torch, which takes seconds."""
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if getattr(function, "__module__", "") == "torch.nn.init":
+            return args[0] if args else kwargs["tensor"]
+        return function(*args, **kwargs)

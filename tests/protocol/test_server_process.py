@@ -1,0 +1,132 @@
+"""`hmt serve` as a process: killed and started again, told to go away, a port that is taken."""
+
+import asyncio
+import contextlib
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("starlette", reason="the extra `serve` is not installed")
+pytest.importorskip("msgspec", reason="the extra `serve` is not installed")
+
+from live_server import Talk, piped, small_model
+from model_directories import save
+from websockets.asyncio.client import connect
+
+from hmt.models.model import Model, load
+from hmt.server.client import Client
+from hmt.text.tokenizer import Tokenizer
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    model = small_model()
+    assert isinstance(model.source_tokenizer, Tokenizer)
+    folder = tmp_path_factory.mktemp("models") / "small"
+    return save(folder, model.system, model.source_tokenizer, knobs={"threshold": 0.4})
+
+
+@pytest.fixture(scope="module")
+def model(folder: Path) -> Model:
+    return load(folder)
+
+
+class Process:
+    """A server as an operator starts it."""
+
+    def __init__(self, folder: Path, port: int = 0) -> None:
+        command = [sys.executable, "-m", "hmt", "serve", f"xx-yy={folder}", "--port", str(port)]
+        options = ["--delay-ms", "1000000", "--drain-seconds", "30"]
+        self.popen = subprocess.Popen([*command, *options], stderr=subprocess.PIPE, text=True)
+        self.said = ""
+        assert self.popen.stderr is not None
+        for line in self.popen.stderr:
+            self.said += line
+            if found := re.search(r"http://127.0.0.1:(\d+)/", line):
+                self.port = int(found[1])
+                return
+        self.popen.wait()
+
+    @property
+    def url(self) -> str:
+        return f"ws://127.0.0.1:{self.port}/v1/realtime/translations"
+
+
+@contextlib.contextmanager
+def process(folder: Path, port: int = 0) -> Iterator[Process]:
+    running = Process(folder, port)
+    try:
+        yield running
+    finally:
+        running.popen.kill()
+        running.popen.wait()
+        assert running.popen.stderr is not None
+        running.popen.stderr.close()
+
+
+async def _read(client: Client) -> None:
+    async for event in client.events():
+        if event["type"] == "session.closed" and event["hmt"]["reason"] == "client":
+            return
+
+
+def test_a_killed_server_is_started_again_and_goes_on(folder: Path, model: Model) -> None:
+    """Planted bugs: words that were accepted and not translated are lost; so is a commit."""
+    words = ["Nolu", "ka", "besi", "tarum", "pelo", "lim", "ka.", "Nolu", "besi"]
+
+    async def run(first: Process) -> str:
+        async with Client(first.url, attempts=100) as client:
+            reading = asyncio.create_task(_read(client))
+            await client.say(" ".join(words[:4]))
+            await client.commit()
+            await client.say(" ".join(words[4:6]))
+            while not client.is_accepted:
+                await asyncio.sleep(0.01)
+            first.popen.kill()
+            await asyncio.to_thread(first.popen.wait)
+            with process(folder, first.port):
+                await client.say(" ".join(words[6:]))
+                await client.close()
+                await asyncio.wait_for(reading, 60)
+            return client.text
+
+    with process(folder) as first:
+        assert asyncio.run(run(first)) == piped(model, words, {3})
+
+
+def test_a_server_that_is_told_to_go_lets_sentences_end(folder: Path, model: Model) -> None:
+    """Also text that has not left yet. Planted bug: connections are closed at once."""
+    words = ["Nolu", "ka", "besi", "tarum"]
+
+    async def run(running: Process) -> None:
+        async with connect(running.url) as websocket:
+            talk = Talk(websocket)
+            await talk.append(" ".join(words) + " ", seq=1)
+            await talk.until("session.input_text.accepted")
+            running.popen.send_signal(signal.SIGTERM)
+            notice = await talk.until("session.notice")
+            assert notice["hmt"]["code"] == "going_away"
+            closed = await talk.until("session.closed")
+            assert closed["hmt"]["reason"] == "going_away"
+            assert await talk.code() == 1012
+            assert talk.text == piped(model, words)
+
+    with process(folder) as running:
+        asyncio.run(run(running))
+        assert running.popen.wait(timeout=30) in (0, -signal.SIGTERM)
+
+
+def test_a_port_that_is_taken_is_one_sentence(folder: Path) -> None:
+    """Planted bug: uvicorn's own exit, without a word of what to do."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with process(folder, port) as running:
+            assert running.popen.returncode == 2
+            assert f"127.0.0.1:{port} cannot be served; is the port taken?" in running.said
+            assert "Traceback" not in running.said
