@@ -25,8 +25,8 @@ from typing import Any
 from _setting import parser_of, run
 from conversion import Translator, convert
 
+from hmt.bench.policies import with_random_policy
 from hmt.bench.setting import Row, random_sentence, random_system, ratio_row, ratios
-from hmt.bench.stream import CONFIDENT, with_random_policy
 from hmt.errors import UserError
 from hmt.evaluation.evaluate import read_parallel
 from hmt.metrics.latency import average_lagging
@@ -209,7 +209,7 @@ def compare_random(options: argparse.Namespace, folder: Path) -> Iterator[Row]:
     size, draw = options.size, random.Random(1)
     convert(random_system("full", size, encoder="bidirectional"), folder)
     single, small = (Translator(folder, kind, options.threads) for kind in ("float32", "int8"))
-    engine = Engine(with_random_policy(random_system("hmt", size, lower=5, states=6), CONFIDENT))
+    engine = Engine(with_random_policy(random_system("hmt", size, lower=5, states=6)))
     for length in options.lengths:
         source, target = (random_sentence(draw, size, length) for _ in range(2))
         ways: dict[str, Callable[[], list[float]]] = {

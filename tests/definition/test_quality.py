@@ -63,11 +63,25 @@ def test_the_papers_bleu_is_the_same_on_raw_and_on_tokenised_text() -> None:
     assert found["bleu_tokenised_lc"].corpus() == again["bleu_tokenised_lc"].corpus() > 0
 
 
+def test_tokenised_text_is_not_tokenised_again() -> None:
+    """multi-bleu -lc counts `&apos;s` as one token; 13a would make several of it."""
+    predictions = ["The man &apos;s dog runs .", "two cats &amp; a bird ."]
+    references = ["the man &apos;s cat runs .", "two cats &amp; one bird ."]
+    found, signatures = quality(predictions, references)
+    assert "tok:none" in signatures["bleu_tokenised_lc"] and "tok:13a" in signatures["bleu"]
+    plain = BLEU(tokenize="none", lowercase=True, force=True)
+    score = plain.corpus_score(predictions, [references]).score
+    assert found["bleu_tokenised_lc"].corpus() == score
+    assert score < BLEU(lowercase=True, force=True).corpus_score(predictions, [references]).score
+    raw = ["The man's dog runs.", "two cats & a bird."]
+    assert "tok:13a" in quality(raw, raw)[1]["bleu_tokenised_lc"]
+
+
 def test_scores_are_sacrebleus() -> None:
     predictions = [instance.prediction for instance in corpus(3, 0.3)]
     references = [instance.reference or "" for instance in corpus(3, 0.3)]
     found, signatures = quality(predictions, references)
-    papers = BLEU(lowercase=True, force=True)
+    papers = BLEU(tokenize="none", lowercase=True, force=True)  # the words stand apart already
     metrics = {"bleu": BLEU(), "chrf": CHRF(), "bleu_tokenised_lc": papers}
     for name, metric in metrics.items():
         assert found[name].corpus() == metric.corpus_score(predictions, [references]).score

@@ -23,6 +23,7 @@ LAYERS: list[set[str]] = [
     {"training"},
     {"evaluation"},
     {"analysis", "bench"},
+    {"paper"},
     {"server"},
     {"cli"},
     {"__main__"},

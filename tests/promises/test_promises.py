@@ -25,7 +25,7 @@ PATCHES = sorted((ROOT / "tests" / "planted").glob("*.patch"))
 @pytest.mark.parametrize("line", COMMANDS)
 def test_commands_of_the_readme_exist_with_their_options(line: str, hmt: Call) -> None:
     words = shlex.split(line, comments=True)[1:]
-    command = words[:2] if words[0] == "convert" else words[:1]
+    command = words[:2] if words[0] in ("analyse", "convert") else words[:1]
     manual = hmt(*command, "--help")
     assert manual.code == 0, line
     for option in (word.split("=")[0] for word in words if word.startswith("--")):

@@ -9,7 +9,6 @@ from hmt.errors import UserError
 from hmt.evaluation.points import read_points
 from hmt.metrics.latency import COMPUTATION_AWARE, METRICS
 from hmt.metrics.longform import LONG_COMPUTATION_AWARE, LONG_METRICS
-from hmt.metrics.quality import QUALITIES
 from hmt.metrics.scores import Point
 
 CONVENTIONS = ("token", "word")
@@ -18,6 +17,8 @@ QUALITY_NAMES = {
     "bleu": "sacreBLEU",
     "chrf": "chrF2",
     "bleu_tokenised_lc": "BLEU (tokenised, lower-cased)",
+    "aligned_sure": "source read, sure links (%)",
+    "aligned_possible": "source read, all links (%)",
 }
 
 Interval = tuple[float, float]
@@ -34,9 +35,9 @@ class Axes:
     @classmethod
     def named(cls, quality: str, latency: str) -> "Axes":
         """From names as in scores.json: bleu, token.AL."""
-        if quality not in QUALITIES:
+        if quality not in QUALITY_NAMES:
             raise UserError(
-                f"The quality {quality!r} is unknown; it is one of {', '.join(QUALITIES)}."
+                f"The quality {quality!r} is unknown; it is one of {', '.join(QUALITY_NAMES)}."
             )
         convention, _, metric = latency.partition(".")
         if convention not in CONVENTIONS or metric not in LATENCIES:
@@ -92,7 +93,33 @@ def read_curves(directories: Sequence[Path], axes: Axes, labels: Sequence[str] =
             "directory, in their order, or none."
         )
     names = list(labels) or _folder_names(directories)
-    return [_read(path, axes, name) for path, name in zip(directories, names, strict=True)]
+    return [read_curve([path], axes, name) for path, name in zip(directories, names, strict=True)]
+
+
+def read_curve(directories: Sequence[Path], axes: Axes, label: str) -> Curve:
+    """One curve of all points of some directories, from low to high latency.
+
+    Several directories are several models, as of systems that are trained once per latency.
+    """
+    read = [_read(path, axes) for path in directories]
+    points = sorted((p for found, _ in read for p in found), key=lambda point: point.latency)
+    notes = dict.fromkeys(note for _, notes in read for note in notes)
+    return Curve(label, tuple(points), tuple(notes))
+
+
+def by_setting(curve: Curve, knob: str) -> list[Curve]:
+    """A curve for each value of a setting, in the order of the values."""
+    values = {point.settings.get(knob) for point in curve.points}
+    if None in values:
+        raise UserError(f"Some points of {curve.label} have no setting {knob!r}.")
+    return [
+        Curve(
+            f"{knob} = {value}",
+            tuple(p for p in curve.points if p.settings[knob] == value),
+            curve.notes,
+        )
+        for value in sorted(values, key=str)
+    ]
 
 
 def _folder_names(directories: Sequence[Path]) -> list[str]:
@@ -104,7 +131,7 @@ def _folder_names(directories: Sequence[Path]) -> list[str]:
     ]
 
 
-def _read(directory: Path, axes: Axes, label: str) -> Curve:
+def _read(directory: Path, axes: Axes) -> tuple[list[CurvePoint], list[str]]:
     path = directory / "scores.json"
     if not path.is_file():
         raise UserError(
@@ -117,9 +144,7 @@ def _read(directory: Path, axes: Axes, label: str) -> Curve:
             f"{path} has no point with both {axes.quality} and {axes.latency}; it has "
             f"{', '.join(_names(raw)) or 'no points'}."
         )
-    found.sort(key=lambda point: point.latency)
-    notes = dict.fromkeys(note for each in raw for note in _notes(each, axes))
-    return Curve(label, tuple(found), tuple(notes))
+    return found, list(dict.fromkeys(note for each in raw for note in _notes(each, axes)))
 
 
 def _point(point: Point, axes: Axes) -> CurvePoint | None:
@@ -138,7 +163,7 @@ def _point(point: Point, axes: Axes) -> CurvePoint | None:
 
 def _values(point: Point) -> dict[str, float]:
     """Every number of a point by its name: bleu, token.AL."""
-    values = {name: _at(point, "quality", name) for name in QUALITIES}
+    values = {name: _at(point, "quality", name) for name in QUALITY_NAMES}
     for convention in CONVENTIONS:
         for metric in LATENCIES:
             values[f"{convention}.{metric}"] = _at(point, "latency", convention, metric)

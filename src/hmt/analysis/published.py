@@ -45,6 +45,17 @@ def published(name: str, axes: Axes) -> Curve:
     return Curve(f"paper: {name}", tuple(points), notes, is_published=True)
 
 
+def published_title() -> str:
+    """Which paper it is."""
+    return str(_content()["paper"])
+
+
+def published_table(name: str) -> list[list[Any]]:
+    """A table of the paper: rows of a label and its numbers."""
+    table: list[list[Any]] = _content()["tables"][name]
+    return table
+
+
 def _content() -> dict[str, Any]:
     content: dict[str, Any] = json.loads(FILE.read_text(encoding="utf-8"))
     return content

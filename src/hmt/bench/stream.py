@@ -1,19 +1,16 @@
 """One live stream: time per target token against full-sentence decoding and against wait-k.
 
-How many passes HMT needs per token depends on its policy, and random weights have none. So they get
-two: a random one, confident as often as trained models are; and the worst one, never confident, so
-that every token waits for its last moment. The model that ships shows its own.
+How many passes a token needs depends on the policy, and random weights have none. So they get a
+random one (policies.py), and HMT the worst one beside it, never confident, so that every token
+waits for its last moment. The model that ships shows its own.
 """
 
-import copy
 import random
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
-import torch
-from torch import Tensor
-
+from hmt.bench.policies import with_random_policy
 from hmt.bench.setting import (
     HMT_SETTINGS,
     Row,
@@ -28,15 +25,11 @@ from hmt.models.model import load
 from hmt.streaming.engine import Engine
 from hmt.systems import SYSTEMS, build
 from hmt.systems.contract import System
-from hmt.systems.hmt import HMT
 from hmt.text.symbols import EOS
 
 TARGET_FULL, TARGET_WAIT_K = 2.0, 1.5
 TARGET_LENGTH = 200  # words up to which the targets are set
 OTHERS = tuple(name for name in SYSTEMS if name not in ("hmt", "full", "wait-k"))
-# Trained models with lower 3 need 1.19 (Multi30k) and 1.28 (the one that ships) passes per token;
-# confident four times out of five, a token needs 1.25.
-CONFIDENT = 0.8
 NEVER_CONFIDENT = 2.0  # a threshold that no confidence reaches
 GERMAN = (
     "Kannst du mir sagen, wann der nächste Zug nach Hause fährt?",
@@ -57,11 +50,11 @@ def measure(size: str, lengths: list[int], repeats: int, others: bool = False) -
     knobs: dict[str, Any] = {}
     for lower, states in HMT_SETTINGS:
         hmt = random_system("hmt", size, lower=lower, states=states)
-        systems[f"hmt {lower},{states}"] = with_random_policy(hmt, CONFIDENT)
+        systems[f"hmt {lower},{states}"] = with_random_policy(hmt)
         systems[f"hmt {lower},{states} always waiting"] = hmt
         knobs[f"hmt {lower},{states} always waiting"] = hmt.knobs(threshold=NEVER_CONFIDENT)
     if others:
-        systems |= {name: random_system(name, size) for name in OTHERS}
+        systems |= {name: with_random_policy(random_system(name, size)) for name in OTHERS}
     for length in lengths:
         source, target = (random_sentence(draw, size, length) for _ in range(2))
         engines = {name: Engine(system) for name, system in systems.items()}
@@ -104,20 +97,6 @@ def per_token(engine: Engine) -> dict[str, float]:
         "rows_per_token": round(counts.rows / counts.written, 2),
         "passes_per_token": round(counts.passes / counts.written, 2),
     }
-
-
-def with_random_policy(system: System, share: float) -> System:
-    """A copy of the system that is confident in this share of its states, at random."""
-    other, draw = copy.deepcopy(system), random.Random(1)
-    assert isinstance(other, HMT)
-    confidence = other.confidence
-
-    def drawn(states: Tensor, means: Tensor) -> Tensor:
-        signs = [1e3 if draw.random() < share else -1e3 for _ in range(len(states))]
-        return confidence(states, means) + torch.tensor(signs)
-
-    other.confidence = drawn  # type: ignore[method-assign]
-    return other
 
 
 def shipped(repeats: int) -> Row:

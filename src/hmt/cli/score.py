@@ -4,7 +4,7 @@ import json
 import logging
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
@@ -12,9 +12,6 @@ from hmt.cli import _knobs as knobs
 from hmt.cli._app import app
 from hmt.cli._model import DEVICE, MODEL, TRUST, open_model
 from hmt.limits import MOST_SLOTS
-
-if TYPE_CHECKING:
-    from hmt.text.tokenizer import Tokenizer
 
 logger = logging.getLogger(__name__)
 
@@ -50,13 +47,12 @@ def score(
     from hmt.evaluation.evaluate import read_parallel
     from hmt.evaluation.forced import forced
     from hmt.metrics.alignment import PolicyQuality, read_alignments
-    from hmt.metrics.latency import latency
 
     loaded = open_model(model, device, trust=trust)
     chosen = knobs.settings(knobs.given(context), loaded.system.Knobs, loaded.system.name)
     text = read_parallel(source, target)
     targets = text.references or ()
-    policy, shares, lags = None, [], []
+    policy, shares = None, []
     if alignment is not None:
         gold = read_alignments(alignment, text.sources, targets, alignment_base)
         policy = PolicyQuality(loaded.tokenizers, text.sources, targets, gold)
@@ -64,17 +60,10 @@ def score(
         if policy is not None:
             found["alignment"] = policy.add(found["index"], found["reads"])
             shares.append(found["alignment"])
-            length = _tokens(loaded.source_tokenizer, text.sources[found["index"]]) + 1
-            lags.append((latency(found["reads"], length) or {}).get("AL"))
         typer.echo(json.dumps(found))
     if policy is not None:
-        typer.echo(json.dumps(_summary(shares, lags)))
+        typer.echo(json.dumps(_summary(shares, policy.lags)))
         logger.info("%s", policy)
-
-
-def _tokens(tokenizer: "Tokenizer", text: str) -> int:
-    """Tokens of a text, word by word as they arrive."""
-    return sum(len(tokenizer.encode(word)) for word in text.split())
 
 
 def _summary(

@@ -119,7 +119,7 @@ class PolicyQuality:
     ) -> None:
         self._tokenizers = tokenizers
         self._pairs = list(zip(sources, targets, alignments, strict=True))
-        self._lags: list[float] = []
+        self.lags: list[float | None] = []  # AL in tokens of each pair so far
         self._words = {"sure": 0, "possible": 0}
         self._read = {"sure": 0, "possible": 0}
 
@@ -134,8 +134,7 @@ class PolicyQuality:
         for name, values in shares.items():
             self._words[name] += values["words"]
             self._read[name] += values["read"]
-        if found := latency(reads, sum(source) + 1):
-            self._lags.append(found["AL"] or 0.0)
+        self.lags.append((latency(reads, sum(source) + 1) or {}).get("AL"))
         return shares
 
     def __str__(self) -> str:
@@ -145,5 +144,6 @@ class PolicyQuality:
             if (total := self._words[name])
         ]
         shown = ", ".join(parts) or "no word is aligned"
-        lag = f"; AL {sum(self._lags) / len(self._lags):.3f} tokens" if self._lags else ""
+        known = [lag for lag in self.lags if lag is not None]
+        lag = f"; AL {sum(known) / len(known):.3f} tokens" if known else ""
         return f"Aligned target words whose source had been read: {shown}{lag}."

@@ -28,8 +28,8 @@ def quality_conventions(tokenize: str) -> dict[str, str]:
     return {
         "bleu": f"sacreBLEU corpus BLEU, mixed case, tokenizer {tokenize}, on the text as given",
         "chrf": "sacreBLEU corpus chrF2, mixed case, on the text as given",
-        "bleu_tokenised_lc": f"corpus BLEU, lower-cased, tokenizer {tokenize}, which leaves alone "
-        "what is tokenised already: the papers' number",
+        "bleu_tokenised_lc": f"corpus BLEU, lower-cased, tokenizer {tokenize}, or none where the "
+        "references are tokenised already: the papers' number",
     }
 
 

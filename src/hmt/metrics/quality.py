@@ -20,8 +20,12 @@ QUALITIES = ("bleu", "chrf", "bleu_tokenised_lc")
 COMET_MODEL = "Unbabel/wmt22-comet-da"
 
 
-def scorers(tokenize: str = "13a") -> dict[str, BLEU | CHRF]:
-    """sacreBLEU's scorer of each of QUALITIES; `tokenize` is the tokenizer inside BLEU."""
+def scorers(tokenize: str = "13a", *, tokenised: bool = False) -> dict[str, BLEU | CHRF]:
+    """sacreBLEU's scorer of each of QUALITIES; `tokenize` is the tokenizer inside BLEU.
+
+    Of text that is `tokenised` already, the papers' number is computed without a tokenizer, as
+    multi-bleu -lc does: 13a would take escapes such as &apos;s apart and score too high.
+    """
     if tokenize not in BLEU.TOKENIZERS:
         allowed = ", ".join(sorted(BLEU.TOKENIZERS))
         raise UserError(f"the BLEU tokenizer is {tokenize!r}; it must be one of {allowed}.")
@@ -31,8 +35,7 @@ def scorers(tokenize: str = "13a") -> dict[str, BLEU | CHRF]:
     except (ImportError, RuntimeError, OSError) as error:
         reason = " ".join(str(error).split()).rstrip(".")
         raise UserError(f"the BLEU tokenizer {tokenize!r} cannot be used: {reason}.") from None
-    # multi-bleu -lc of tokenised text; the tokenizer leaves text alone that is tokenised already
-    papers = BLEU(tokenize=tokenize, lowercase=True, force=True)
+    papers = BLEU(tokenize="none" if tokenised else tokenize, lowercase=True, force=True)
     return {"bleu": bleu, "chrf": CHRF(), "bleu_tokenised_lc": papers}
 
 
@@ -46,10 +49,16 @@ def quality(
             "there must be equally many, and at least one."
         )
     statistics, signatures = {}, {}
-    for name, metric in scorers(tokenize).items():
+    for name, metric in scorers(tokenize, tokenised=is_tokenised(references)).items():
         statistics[name] = _statistic(metric, predictions, references)
         signatures[name] = str(metric.get_signature())
     return statistics, signatures
+
+
+def is_tokenised(texts: Sequence[str]) -> bool:
+    """Whether most lines that end in a punctuation mark have a space before it."""
+    ends = [found for text in texts if (found := re.search(r"\s?[.!?]$", text.rstrip()))]
+    return 2 * sum(len(found[0]) > 1 for found in ends) > len(ends)
 
 
 def lacks_spaces(references: Sequence[str]) -> bool:

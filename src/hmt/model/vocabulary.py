@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from hmt.text.symbols import FIRST_WRITABLE
+
 CHUNK_CELLS = 1 << 24  # logits held at a time; with fewer the gradient is summed up more often
 
 
@@ -20,6 +22,13 @@ def gold_log_prob(states: Tensor, weight: Tensor, gold: Tensor) -> tuple[Tensor,
     apply: Any = _GoldLogProb.apply  # untyped in torch
     gold_and_mean: tuple[Tensor, Tensor] = apply(states, weight, gold)
     return gold_and_mean
+
+
+def best_token(states: Tensor, weight: Tensor) -> Tensor:
+    """The most probable token that can be written. (N, D), (V, D) -> (N,)"""
+    size = max(1, CHUNK_CELLS // weight.shape[0])
+    writable = weight[FIRST_WRITABLE:].T
+    return torch.cat([(some @ writable).argmax(1) for some in states.split(size)]) + FIRST_WRITABLE
 
 
 def smoothed(gold: Tensor, mean: Tensor, smoothing: float) -> Tensor:

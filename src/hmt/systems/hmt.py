@@ -37,7 +37,7 @@ from hmt.model.dims import Dims
 from hmt.model.passes import Packing, whole_pass
 from hmt.model.rows import NEVER, Row, Rows
 from hmt.model.transformer import Transformer
-from hmt.model.vocabulary import gold_log_prob, smoothed
+from hmt.model.vocabulary import best_token, gold_log_prob, smoothed
 from hmt.systems.batch import Batch
 from hmt.systems.contract import Loss, PassOutput, System
 from hmt.systems.hmt_states import StateTable, state_bias, state_table
@@ -184,10 +184,19 @@ class HMT(System[HMTConfig, HMTKnobs, HMTMemory]):
 
     def forward_states(self, batch: Batch, knobs: HMTKnobs) -> States:
         """One pass over all states of a batch (Eq. 1 to 5)."""
+        table, source, states = self.decode_states(batch, knobs)
+        moments = batch.source.shape[1]
+        seen = source.cumsum(1) / torch.arange(1, moments + 1, device=source.device)[:, None]
+        confidence = self.confidence(states, seen[table.sentence, table.moment - 1])
+        gold, mean = self.translation(states, batch.target[table.sentence, table.token])
+        shape = (*batch.target.shape, moments)
+        return States(table, confidence.to(gold.dtype), gold, mean, shape)
+
+    def decode_states(self, batch: Batch, knobs: HMTKnobs) -> tuple[StateTable, Tensor, Tensor]:
+        """Which states there are, the encoded source, the decoded states. -> (B, J, D), (N, D)"""
         if knobs.attention == "selected":
             raise UserError('attention "selected" exists at inference only; use multiple or max.')
         size, steps = batch.target.shape
-        moments = batch.source.shape[1]
         table = state_table(
             knobs.lower, knobs.states, batch.source_length, batch.target_length, steps
         )
@@ -200,11 +209,11 @@ class HMT(System[HMTConfig, HMTKnobs, HMTMemory]):
             source,
             batch.source_length,
         )
-        states = self.transformer.decode(tokens, self.transformer.read(source), at).states
-        seen = source.cumsum(1) / torch.arange(1, moments + 1, device=source.device)[:, None]
-        confidence = self.confidence(states, seen[table.sentence, table.moment - 1])
-        gold, mean = self.translation(states, batch.target[table.sentence, table.token])
-        return States(table, confidence.to(gold.dtype), gold, mean, (size, steps, moments))
+        return (
+            table,
+            source,
+            self.transformer.decode(tokens, self.transformer.read(source), at).states,
+        )
 
     def translation(self, states: Tensor, gold: Tensor) -> tuple[Tensor, Tensor]:
         """Eq. 4: log p(y_i | state), and the mean over all tokens. (N, D), (N,) -> (N,) twice"""
@@ -231,21 +240,27 @@ class HMT(System[HMTConfig, HMTKnobs, HMTMemory]):
         return chosen.masked_fill(~real_tokens(batch.target_length, chosen.shape[1]), 0.0)
 
     def inspect(self, batch: Batch, knobs: HMTKnobs) -> list[dict[str, list[list[float]]]]:
-        """Moments and confidences of all states, per sentence and token."""
+        """Of all states, per sentence and token: moment, confidence, and whether it is correct.
+
+        A state is correct (1, else 0) if the token that it finds most probable is the given one.
+        """
         states = self.forward_states(batch, knobs)
+        decoded = self.decode_states(batch, knobs)[2]
         table = states.table
         is_last = table.moment == table.last[table.sentence, table.token]
-        confidence = states.confidence.sigmoid().masked_fill(is_last, 1.0).tolist()
+        best = best_token(decoded, self.transformer.output.weight)
+        columns = {
+            "moments": table.moment,
+            "confidence": states.confidence.sigmoid().masked_fill(is_last, 1.0),
+            "correct": (best == batch.target[table.sentence, table.token]).long(),
+        }
         found: list[dict[str, list[list[float]]]] = [
-            {"moments": [[] for _ in range(n)], "confidence": [[] for _ in range(n)]}
-            for n in batch.target_length.tolist()
+            {name: [[] for _ in range(n)] for name in columns} for n in batch.target_length.tolist()
         ]
-        places = zip(
-            table.sentence.tolist(), table.token.tolist(), table.moment.tolist(), strict=True
-        )
-        for (b, i, t), c in zip(places, confidence, strict=True):
-            found[b]["moments"][i].append(t)
-            found[b]["confidence"][i].append(c)
+        places = list(zip(table.sentence.tolist(), table.token.tolist(), strict=True))
+        for name, values in columns.items():
+            for (b, i), value in zip(places, values.tolist(), strict=True):
+                found[b][name][i].append(value)
         return found
 
     # ---- streaming

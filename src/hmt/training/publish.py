@@ -20,7 +20,7 @@ def provenance(recipe: Recipe) -> dict[str, Any]:
         "recipe": recipe.as_dict(),
         "seed": recipe.seed,
         "versions": {"python": sys.version.split()[0], **{p: _version(p) for p in PACKAGES}},
-        "commit": _commit(),
+        "commit": source_commit(),
     }
 
 
@@ -36,7 +36,7 @@ def publish(
     """Write the model as a stage's `model` section has it; `weights` may be a file to link to."""
     composed = [Path(name).name for name in model.models]
     kind = "composed" if composed else "average" if len(steps) > 1 else "latest"
-    facts = {"weights": kind, "steps": steps, "seed": recipe.seed, "commit": _commit()}
+    facts = {"weights": kind, "steps": steps, "seed": recipe.seed, "commit": source_commit()}
     if composed:
         facts["models"] = composed
     config = describe(
@@ -78,7 +78,7 @@ def _version(package: str) -> str:
 
 
 @cache
-def _commit() -> str | None:
+def source_commit() -> str | None:
     """Commit of this source if it is a checkout, marked when files were changed since."""
     here = Path(__file__)
     # an installed package may lie inside somebody else's repository, which does not track it

@@ -1,0 +1,51 @@
+"""Bars with their intervals: what groups of states or of sentences reach."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from hmt.analysis.figures import COLOURS, COLUMN_INCHES, drawing
+from hmt.analysis.selection import Group
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def bar_figure(series: Mapping[str, Sequence[Group]], across: str, up: str) -> "Figure":
+    """One bar per group, side by side where there are several series; a legend if they differ."""
+    with drawing():
+        from matplotlib.figure import Figure
+
+        figure = Figure((COLUMN_INCHES, 2.2), layout="constrained")
+        panel = figure.add_subplot()
+        width = 0.85 / len(series)
+        for n, (label, groups) in enumerate(series.items()):
+            shown = [(x, g) for x, g in enumerate(groups) if g.value is not None]
+            places = [x + (n - (len(series) - 1) / 2) * width for x, _ in shown]
+            heights = [g.value or 0.0 for _, g in shown]
+            panel.bar(places, heights, width * 0.95, color=COLOURS[n % len(COLOURS)], label=label)
+            reach = [
+                (h - low, high - h)
+                for h, (_, g) in zip(heights, shown, strict=True)
+                for low, high in (g.interval or (h, h),)
+            ]
+            ends = [[max(pair[side], 0.0) for pair in reach] for side in (0, 1)]
+            panel.errorbar(places, heights, yerr=ends, fmt="none", ecolor="0.2", elinewidth=0.8)
+        longest = max(series.values(), key=len)
+        panel.set_xticks(range(len(longest)), [_name(group) for group in longest])
+        panel.set_xlabel(across)
+        panel.set_ylabel(up)
+        panel.grid(axis="y", linewidth=0.3, color="0.85")
+        panel.set_axisbelow(True)
+        panel.spines[["top", "right"]].set_visible(False)
+        if len(series) > 1:
+            figure.legend(loc="outside lower center", ncols=2, frameon=False)
+        return figure
+
+
+def _name(group: Group) -> str:
+    """The middle of a narrow band, the ends of a wide one, the number of a place."""
+    if group.low == group.high:
+        return f"{group.low:g}"
+    if group.high - group.low <= 0.1 + 1e-9 and group.low * 10 == round(group.low * 10):
+        return f"{group.low:.1f}–"
+    return f"{group.low:.2f}–\n{group.high:.2f}"

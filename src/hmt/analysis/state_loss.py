@@ -1,0 +1,21 @@
+"""Which sentence shows what the state loss is for."""
+
+from collections.abc import Sequence
+
+from hmt.errors import UserError
+from hmt.streaming.record import Record
+
+LONGEST = 16  # source tokens: two pictures should fit beside each other
+
+
+def differing(one: Sequence[Record], other: Sequence[Record]) -> int:
+    """The first short sentence that the first model translates as the reference does, alone."""
+    for n, (a, b) in enumerate(zip(one, other, strict=True)):
+        if len(a.source_tokens) <= LONGEST and a.prediction == a.reference != b.prediction:
+            return n
+    for n, (a, b) in enumerate(zip(one, other, strict=True)):
+        if a.prediction != b.prediction:
+            return n
+    if not one:
+        raise UserError("There is no sentence to translate.")
+    return 0

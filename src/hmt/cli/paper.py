@@ -1,0 +1,207 @@
+"""`hmt paper`: every figure and table of the HMT paper, in small, by one command."""
+
+import logging
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from hmt.cli._app import app
+from hmt.errors import UserError
+
+if TYPE_CHECKING:
+    from hmt.paper.plan import Ledger, Part, Place, Step
+    from hmt.paper.running import Display, Outcome
+
+logger = logging.getLogger(__name__)
+
+
+PARTS_ARGUMENT = typer.Argument(
+    None,
+    metavar="PART",
+    help="Parts or groups (ablations, analyses) to make. Default: all; see --dry-run.",
+)
+DATA = typer.Option(
+    Path("data/multi30k-de-en"),
+    help="Folder of the text: train.de.gz, val.de, test_2016_flickr.de, and the same in en.",
+)
+RUNS = typer.Option(
+    Path("runs/multi30k"), help="Folder of the runs; finished ones are taken as they are."
+)
+OUTPUT = typer.Option(
+    Path("runs/paper"), help="Folder of evaluations, analyses and logs of the steps."
+)
+RECIPES = typer.Option(Path("recipes/multi30k"), help="Folder of the recipes.")
+ALIGNMENTS = typer.Option(
+    None, help="Folder of gold word alignments (test.de, test.en, test.talp) for `policy`."
+)
+REPORT = typer.Option(
+    Path("runs/paper/paper.md"), help="Report to write; an .html page is written beside it."
+)
+
+
+@app.command()
+def paper(
+    names: list[str] = PARTS_ARGUMENT,
+    data: Path = DATA,
+    runs: Path = RUNS,
+    output: Path = OUTPUT,
+    recipes: Path = RECIPES,
+    alignments: Path | None = ALIGNMENTS,
+    report: Path = REPORT,
+    seeds: str = typer.Option("1", help="Seeds of the main figure, as in 1,2,3."),
+    dry_run: bool = typer.Option(
+        False, "--dry-run", help="Show what would run and about how long, and run nothing."
+    ),
+    no_train: bool = typer.Option(
+        False, "--no-train", help="Train nothing; evaluate and analyse the runs that are there."
+    ),
+) -> int:
+    """Make the HMT paper's figures and tables in small.
+
+    A report shows them beside the paper's. What is done is not done again: repeat the command to
+    resume. One failed step stops only those that need it.
+
+    \b
+    Examples:
+      hmt paper --dry-run
+      hmt paper ablations --data multi30k
+      hmt paper --no-train --report docs/paper.md
+    """
+    from hmt.paper.parts import PARTS
+    from hmt.paper.plan import Ledger, Place, chosen, ordered
+    from hmt.paper.running import in_a_process, run
+
+    place = Place(runs, data, output, recipes, alignments, _numbers(seeds))
+    parts, ledger = chosen(PARTS, names or []), Ledger(output / "steps")
+    steps = ordered(step for part in parts for step in part.steps(place))
+    if dry_run:
+        typer.echo("\n".join(_plan(parts, place, ledger, steps)))
+        return 0
+    if not data.is_dir():
+        raise UserError(f"{data} is no folder; name that of the text with --data.")
+    try:
+        with _interruptible(), _display(steps, ledger) as display:
+            outcomes = run(
+                steps, ledger, output / "logs", display, in_a_process, trains=not no_train
+            )
+    finally:
+        # whatever happened, the report shows what is there
+        _report(place, PARTS, ledger, report)
+    failed = [o for o in outcomes if o.status == "failed"]
+    for outcome in failed:
+        logger.warning("%s failed: %s", outcome.step.name, outcome.why)
+    return 1 if failed else 0
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(dict.fromkeys(int(part) for part in text.split(",")))
+    except ValueError:
+        raise UserError(f"--seeds was given as {text!r}; write numbers, as in 1,2,3.") from None
+
+
+def _report(place: "Place", parts: "Sequence[Part]", ledger: "Ledger", path: Path) -> None:
+    from hmt.paper.markdown import write_markdown
+    from hmt.paper.page import write_page
+    from hmt.paper.report import build
+
+    built = build(place, parts, ledger)
+    write_markdown(built, path)
+    write_page(built, path.with_suffix(".html"))
+    logger.info("Report: %s and %s", path, path.with_suffix(".html"))
+
+
+def _plan(
+    parts: "Sequence[Part]", place: "Place", ledger: "Ledger", steps: "Sequence[Step]"
+) -> Iterator[str]:
+    """What would run, and the time that each part still needs."""
+    from hmt.paper.plan import DONE, ordered
+    from hmt.paper.report import duration
+
+    states = {step.name: ledger.state(step) for step in steps}
+    for step in steps:
+        known = duration(step.seconds) if step.seconds is not None else "unknown"
+        yield f"{states[step.name]:12} {'' if states[step.name] == DONE else known:>8}  {step.name}"
+    yield ""
+    for part in parts:
+        left = [s for s in ordered(part.steps(place)) if states[s.name] != DONE]
+        yield f"{part.name:16} {_sum(left):>10}  {part.title} ({len(left)} steps)"
+    left = [step for step in steps if states[step.name] != DONE]
+    yield f"{'in all':16} {_sum(left):>10}  {len(left)} of {len(steps)} steps, on one core"
+
+
+def _sum(steps: "Sequence[Step]") -> str:
+    from hmt.paper.report import duration
+
+    known = sum(step.seconds or 0.0 for step in steps)
+    more = any(step.seconds is None for step in steps)
+    return duration(known) + (" or more" if more else "")
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Treat a request to terminate as Ctrl-C, so that the running step is stopped as well."""
+
+    def stop(number: int, frame: Any) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def _display(steps: "Sequence[Step]", ledger: "Ledger") -> "Iterator[Display]":
+    """A bar with the running step and its last line on a terminal, else a line per step."""
+    if not sys.stderr.isatty():
+        yield Lines()
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bars
+
+    columns = (TextColumn("{task.description:24}"), BarColumn(20), MofNCompleteColumn())
+    said = TextColumn("{task.fields[line]}", style="dim")
+    with Bars(*columns, TimeElapsedColumn(), said, console=Console(stderr=True)) as bars:
+        yield Bar(bars, len(steps))
+
+
+class Lines:
+    """One line when a step begins and one if it fails."""
+
+    def begin(self, step: "Step", number: int, total: int) -> None:
+        from hmt.paper.report import duration
+
+        about = "" if step.seconds is None else f", about {duration(step.seconds)}"
+        logger.info("%d/%d %s%s", number, total, step.name, about)
+
+    def tick(self, line: str) -> None:
+        """Nothing: a log file has no use for it."""
+
+    def end(self, outcome: "Outcome") -> None:
+        if outcome.why:
+            logger.info("%s: %s, %s", outcome.step.name, outcome.status, outcome.why)
+
+
+class Bar(Lines):
+    """The same on a terminal, with a bar."""
+
+    def __init__(self, bars: Any, total: int) -> None:
+        self.bars, self.task = bars, bars.add_task("", total=total, line="")
+
+    def begin(self, step: "Step", number: int, total: int) -> None:
+        self.bars.update(self.task, description=step.name, line="")
+
+    def tick(self, line: str) -> None:
+        self.bars.update(self.task, line=line[:100])
+
+    def end(self, outcome: "Outcome") -> None:
+        super().end(outcome)
+        self.bars.advance(self.task)

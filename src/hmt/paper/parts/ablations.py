@@ -1,0 +1,185 @@
+"""The ablation tables: HMT with one thing changed, the paper's AL and BLEU beside ours.
+
+All start from the full-sentence model, which knows the languages and has never seen a prefix; L = 3
+and K = 6 as in the paper where nothing else is said.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from hmt.analysis.published import published_table
+from hmt.paper.blocks import Section, Table
+from hmt.paper.parts.shown import bleu, find_point, lag
+from hmt.paper.parts.systems import FULL
+from hmt.paper.plan import Part, Place, Step
+from hmt.paper.steps import evaluate, train
+
+FOLDER = "ablations"
+REFERENCE = "reference"
+LEVEL_LAG = 0.2  # tokens of AL that are taken for no difference
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line: the label of the paper's table, the run, how it is evaluated."""
+
+    label: str
+    run: str = REFERENCE
+    overrides: tuple[str, ...] = ()
+    settings: dict[str, str] = field(default_factory=dict)
+    share: float = 1.0  # of the reference's cost
+
+    @property
+    def folder(self) -> str:
+        suffix = "".join(f"-{value}" for value in self.settings.values())
+        return f"{FOLDER}/{self.run}{suffix}"
+
+    def steps(self, place: Place) -> list[Step]:
+        start = FULL.train(place)
+        name = f"{FOLDER}/{self.run}"
+        recipe = f"{FOLDER}/hmt"
+        run = train(place, name, recipe, self.overrides, warm_start=start, share=self.share)
+        return [evaluate(place, self.folder, run, self.settings)]
+
+
+def _weights(key: str, values: Sequence[str]) -> tuple[Row, ...]:
+    return tuple(
+        Row(v) if v == "1.0" else Row(v, f"{key}-{v}", (f"model.config.{key}_weight={v}",))
+        for v in values
+    )
+
+
+def _sizes(*pairs: tuple[int, int]) -> tuple[Row, ...]:
+    return tuple(
+        Row(
+            f"L={lower} K={states}",
+            f"L{lower}-K{states}",
+            (f"model.config.lower={lower}", f"model.config.states={states}"),
+            share=(states + 2) / 8,
+        )
+        for lower, states in pairs
+    )
+
+
+GRID = ("0.0", "0.5", "1.0", "1.5", "2.0")
+MAX = ('model.config.attention="max"',)
+TABLES: dict[str, tuple[str, str, int, tuple[Row, ...]]] = {
+    # name: title, the paper's claim, the row that the others are measured by, rows
+    "hmm-loss": (
+        "HMM loss: all selections or the best one",
+        "Table 2: with the most probable selection alone HMT falls into always writing first",
+        0,
+        (
+            Row("all selections"),
+            Row("most probable selection", "best-path", ('model.config.path="best"',)),
+        ),
+    ),
+    "latency-weight": (
+        "Weight of the latency loss",
+        "Table 3: a larger weight is earlier and worse",
+        2,
+        _weights("latency", GRID),
+    ),
+    "state-weight": (
+        "Weight of the state loss",
+        "Table 4: without it HMT loses 1.5 BLEU; how large it is matters little",
+        2,
+        _weights("state", GRID),
+    ),
+    "states": (
+        "Number of states",
+        "Table 5: one state is worst; few are best at low latency, more at high latency",
+        6,
+        (
+            *_sizes((4, 1), (3, 2), (2, 4), (1, 6), (7, 1), (6, 4), (5, 6), (4, 8)),
+            *_sizes((11, 1), (10, 6), (9, 8), (8, 10)),
+        ),
+    ),
+    "attention": (
+        "Attention between states",
+        "Table 6: attention to multiple states in training and inference is best",
+        0,
+        (
+            Row("multiple, multiple"),
+            Row("multiple, max", settings={"attention": "max"}),
+            Row("multiple, selected", settings={"attention": "selected"}),
+            Row("max, max", "max", MAX, {"attention": "max"}),
+            Row("max, selected", "max", MAX, {"attention": "selected"}),
+        ),
+    ),
+}
+
+
+def steps(name: str, place: Place) -> list[Step]:
+    """Train and evaluate every row."""
+    return [step for row in TABLES[name][3] for step in row.steps(place)]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """AL and BLEU of a row in the paper and here, and whether our BLEU can be told apart."""
+
+    label: str
+    paper: tuple[float, float]
+    ours: tuple[float, float]
+    interval: tuple[float, float]
+
+
+def section(name: str, place: Place) -> Section:
+    """Their numbers and ours row by row."""
+    _, _, reference, rows = TABLES[name]
+    theirs = {label: (delay, score) for label, delay, score in published_table(name)}
+    cells, outcomes, missing = [], {}, []
+    for n, row in enumerate(rows):
+        delay, score = theirs[row.label]
+        point = find_point(place.output / row.folder, row.settings)
+        ours = ("–", "–") if point is None else (lag(point), bleu(point))
+        cells.append((row.label, f"{delay:.2f}", f"{score:.2f}", *ours))
+        if point is None:
+            missing.append(f"{row.run} ({row.label})")
+            continue
+        score_ours = point["quality"]["bleu"]
+        ends = ((point.get("intervals") or {}).get("quality") or {}).get("bleu")
+        low, high = ends or (score_ours, score_ours)
+        found = (point["latency"]["token"]["AL"], score_ours)
+        outcomes[n] = Outcome(row.label, (delay, score), found, (low, high))
+    head = (name.replace("-", " "), "paper: AL", "BLEU", "ours: AL", "BLEU")
+    return Section((Table(head, tuple(cells)),), verdict(outcomes, reference), missing)
+
+
+def verdict(outcomes: dict[int, Outcome], reference: int) -> str:
+    """Whether latency and BLEU move against the reference row as they do in the paper."""
+    if reference not in outcomes or len(outcomes) < 2:
+        return "There are too few rows yet to compare directions with the paper."
+    base = outcomes[reference]
+    others = [outcome for n, outcome in outcomes.items() if n != reference]
+    said = []
+    for what, place in (("AL", 0), ("BLEU", 1)):
+        as_there: list[str] = []
+        level: list[str] = []
+        other_way: list[str] = []
+        for outcome in others:
+            paper = outcome.paper[place] - base.paper[place]
+            ours = outcome.ours[place] - base.ours[place]
+            low, high = base.interval
+            is_level = abs(ours) < LEVEL_LAG if what == "AL" else low <= outcome.ours[place] <= high
+            group = level if is_level else as_there if paper * ours > 0 else other_way
+            group.append(outcome.label)
+        parts = [
+            f"{text} ({'; '.join(labels)})"
+            for text, labels in (
+                ("moves as in the paper", as_there),
+                ("cannot be told from the reference", level),
+                ("moves the other way", other_way),
+            )
+            if labels
+        ]
+        said.append(f"{what} {', '.join(parts)}")
+    return f"Against the row {base.label}: {'; '.join(said)}."
+
+
+PARTS = tuple(
+    Part(name, title, claim, partial(steps, name), partial(section, name), ("ablations",))
+    for name, (title, claim, _, _) in TABLES.items()
+)

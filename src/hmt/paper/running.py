@@ -1,0 +1,126 @@
+"""Runs the steps that are missing: one after another, resumable, one failure stops only its own."""
+
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Protocol
+
+from hmt.paper.plan import DONE, STALE, Ledger, Step
+from hmt.training.publish import source_commit
+
+FAILED, SKIPPED, RAN = "failed", "skipped", "ran"
+LOOK_SECONDS = 0.5
+INTERRUPTED = 128 + signal.SIGINT
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a step ended."""
+
+    step: Step
+    status: str  # DONE (before), RAN, FAILED or SKIPPED
+    seconds: float = 0.0
+    why: str = ""
+
+
+class Display(Protocol):
+    """Shows what is going on."""
+
+    def begin(self, step: Step, number: int, total: int) -> None: ...
+
+    def tick(self, line: str) -> None: ...
+
+    def end(self, outcome: Outcome) -> None: ...
+
+
+# Runs a command of hmt with its output appended to a file; calls back now and then. -> exit code
+Execute = Callable[[Sequence[str], Path, Callable[[], None]], int]
+
+
+def run(
+    steps: Sequence[Step],
+    ledger: Ledger,
+    logs: Path,
+    display: Display,
+    execute: Execute,
+    *,
+    trains: bool = True,
+) -> list[Outcome]:
+    """Run in order what is not done.  An interrupt ends the running step, which keeps its work."""
+    outcomes: dict[str, Outcome] = {}
+    for number, step in enumerate(steps, 1):
+        lacking = [n.name for n in step.needs if outcomes[n.name].status in (FAILED, SKIPPED)]
+        state = ledger.state(step)
+        if state == DONE and not lacking:
+            outcomes[step.name] = Outcome(step, DONE)
+        elif lacking:
+            outcomes[step.name] = Outcome(step, SKIPPED, why=f"needs {', '.join(lacking)}")
+        elif step.is_training and not trains:
+            outcomes[step.name] = Outcome(step, SKIPPED, why="not trained yet")
+        else:
+            if state == STALE and not step.is_training:
+                # a directory of results of another model would be refused
+                shutil.rmtree(step.output.parent)
+            display.begin(step, number, len(steps))
+            outcomes[step.name] = _run(step, ledger, logs, display, execute)
+        display.end(outcomes[step.name])
+    return list(outcomes.values())
+
+
+def _run(step: Step, ledger: Ledger, logs: Path, display: Display, execute: Execute) -> Outcome:
+    logs.mkdir(parents=True, exist_ok=True)
+    log = logs / f"{step.name.replace('/', '-').replace(' ', '-')}.log"
+    start = time.monotonic()
+    code = execute(step.command, log, lambda: display.tick(last_line(log)))
+    seconds = time.monotonic() - start
+    if code == INTERRUPTED:
+        raise KeyboardInterrupt
+    if code != 0 or not step.output.exists():
+        return Outcome(step, FAILED, seconds, last_line(log) or f"exit code {code}")
+    earlier = (ledger.stamp(step) or {}).get("seconds", 0.0) if step.is_training else 0.0
+    ledger.note(
+        step,
+        seconds=round(seconds + earlier, 1),
+        commit=source_commit(),
+        finished=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+    return Outcome(step, RAN, seconds)
+
+
+def last_line(log: Path) -> str:
+    """What a step said last."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - 4096))
+            lines = file.read().decode("utf-8", "replace").strip().splitlines()
+    except OSError:
+        return ""
+    return lines[-1].strip() if lines else ""
+
+
+def in_a_process(command: Sequence[str], log: Path, tick: Callable[[], None]) -> int:
+    """Run `python -m hmt COMMAND`; an interrupt is passed on, and waited for."""
+    with log.open("ab") as file:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "hmt", *command],
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,  # Ctrl-C comes to us, and to it from us, once
+        )
+        try:
+            while True:
+                try:
+                    return process.wait(LOOK_SECONDS)
+                except subprocess.TimeoutExpired:
+                    tick()
+        except KeyboardInterrupt:
+            process.send_signal(signal.SIGINT)
+            process.wait()
+            raise

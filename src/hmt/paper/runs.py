@@ -1,0 +1,87 @@
+"""What a run directory says about its training: whether it is finished, at what cost, from what."""
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from hmt.errors import UserError
+from hmt.training.journal import LOG
+from hmt.training.recipe import Recipe, load_recipe
+
+UNITS = {"second": 1, "minute": 60, "hour": 3600}
+COST = re.compile(r"# Cost: .*?([\d][\d.,]*) (?:processor )?(second|minute|hour)s?\b")
+
+
+def is_finished(run: Path, recipe: Path, overrides: Sequence[str]) -> bool:
+    """Whether a run of this recipe has made its last update and averaged its snapshots."""
+    facts, resolved = run_facts(run), load_recipe(recipe, list(overrides))
+    try:
+        made = load_recipe(run / "training" / "recipe.json")
+    except UserError:
+        return False
+    if facts is None or _learned(made) != _learned(resolved):
+        return False
+    if facts.get("weights") == "composed":
+        return True
+    last = resolved.stages[-1].training
+    updates = sum(stage.training.updates for stage in resolved.stages)
+    is_averaged = last.average_last == 1 or facts.get("weights") == "average"
+    reached = (facts.get("steps") or [0])[-1]
+    return reached == updates and is_averaged
+
+
+def run_facts(run: Path) -> dict[str, Any] | None:
+    """What the model directory of a run says about its weights; None if there is none yet."""
+    try:
+        facts = json.loads((run / "config.json").read_text(encoding="utf-8"))["facts"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return facts if isinstance(facts, dict) else None
+
+
+def training_seconds(run: Path) -> float | None:
+    """Wall-clock seconds of a whole run, by the pace that its log shows; None if unknown."""
+    try:
+        lines = [json.loads(x) for x in (run / LOG).read_text(encoding="utf-8").splitlines()]
+    except (OSError, ValueError):
+        return None
+    steps = [line for line in lines if line.get("kind") == "train" and line.get("seconds_left")]
+    if not steps:
+        return None
+    total = max(line["step"] for line in lines)
+    last = steps[-1]
+    if total <= last["step"]:
+        return None
+    return float(last["seconds_left"] / (total - last["step"]) * total)
+
+
+def stated_seconds(recipe: Path) -> float | None:
+    """What the head of a recipe says about its cost."""
+    found = COST.search(recipe.read_text(encoding="utf-8")) if recipe.is_file() else None
+    return float(found[1].replace(",", "")) * UNITS[found[2]] if found else None
+
+
+def checked_recipe(path: Path) -> Path:
+    """The recipe, or a sentence about where recipes are."""
+    if not path.is_file():
+        raise UserError(
+            f"There is no recipe {path}; run this in a checkout of hmt, or name the folder of the "
+            "recipes with --recipes."
+        )
+    return path
+
+
+def _learned(recipe: Recipe) -> tuple[object, ...]:
+    """What decides the weights: a recipe without its places and what only reports."""
+    stages = [
+        replace(
+            stage,
+            model=replace(stage.model, models=[Path(m).name for m in stage.model.models]),
+            training=replace(stage.training, warm_start="", threads=0, log_every=1),
+        )
+        for stage in recipe.stages
+    ]
+    return (recipe.seed, *stages)

@@ -1,0 +1,107 @@
+"""Steps that are commands of hmt: prepare, train, evaluate, analyse."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from hmt.paper.plan import Place, Step
+from hmt.paper.runs import checked_recipe, is_finished, stated_seconds
+
+TEST = "test_2016_flickr"
+SECONDS_PER_POINT = 15.0  # 1,000 captions through a small model, and 1,000 resamples of scores
+MODEL = "model.safetensors"
+
+
+def test_files(place: Place) -> tuple[Path, Path]:
+    """Source and reference of the test set."""
+    return place.data / f"{TEST}.de", place.data / f"{TEST}.en"
+
+
+def prepare(place: Place) -> Step:
+    """The corpus as token files."""
+    names = {
+        "--source": "train.de.gz",
+        "--target": "train.en.gz",
+        "--valid-source": "val.de",
+        "--valid-target": "val.en",
+    }
+    words = [word for key, name in names.items() for word in (key, str(place.data / name))]
+    folder = place.runs / "data"
+    command = ("prepare", *words, "--size", str(place.pieces), "--output", str(folder))
+    inputs = tuple(place.data / name for name in names.values())
+    output = folder / "data.json"
+    return Step("prepare", command, inputs, output, 20.0, is_finished=output.exists)
+
+
+def train(
+    place: Place,
+    name: str,
+    recipe: str,
+    overrides: Sequence[str] = (),
+    *,
+    warm_start: Step | None = None,
+    models: Sequence[Step] = (),
+    share: float = 1.0,
+) -> Step:
+    """A run of a recipe; `share` is its cost as a multiple of what the recipe's head says."""
+    path, run, data = place.recipes / f"{recipe}.toml", place.runs / name, prepare(place)
+    settings = [f"output={run}", f"data.directory={place.runs / 'data'}", *overrides]
+    if warm_start is not None:
+        settings.append(f"training.warm_start={warm_start.output.parent}")
+    if models:
+        listed = ", ".join(f'"{step.output.parent}"' for step in models)
+        settings.append(f"model.models=[{listed}]")
+    words = [word for setting in settings for word in ("--set", setting)]
+    before = (data, *([warm_start] if warm_start else []), *models)
+    seconds = stated_seconds(checked_recipe(path))
+    return Step(
+        f"train {name}",
+        ("train", str(path), *words),
+        (path, *(step.output for step in before)),
+        run / MODEL,
+        None if seconds is None else seconds * share,
+        is_training=True,
+        needs=before,
+        is_finished=lambda: is_finished(run, path, settings),
+    )
+
+
+def evaluate(place: Place, folder: str, trained: Step, sweep: Mapping[str, str]) -> Step:
+    """A model on the test set, at every combination of the settings of a sweep."""
+    source, target = test_files(place)
+    output = place.output / folder
+    options = [word for key, values in sweep.items() for word in (f"--{key}", values)]
+    words = ["--source", str(source), "--target", str(target), "--output", str(output)]
+    points = 1
+    for values in sweep.values():
+        points *= len(values.split(","))
+    return Step(
+        f"evaluate {folder}",
+        ("evaluate", str(trained.output.parent), *words, *options),
+        (trained.output, source, target),
+        output / "scores.json",
+        SECONDS_PER_POINT * points,
+        needs=(trained,),
+    )
+
+
+def analyse(
+    place: Place,
+    what: str,
+    folder: str,
+    words: Sequence[str],
+    needs: Sequence[Step],
+    *,
+    file: str = "",
+    inputs: Sequence[Path] = (),
+    seconds: float = 30.0,
+) -> Step:
+    """An analysis; its output is WHAT.json in the folder, unless a file is named."""
+    output = place.output / folder
+    return Step(
+        f"analyse {folder}",
+        ("analyse", what, *words, "--output", str(output)),
+        (*(step.output for step in needs), *inputs),
+        output / (file or f"{what}.json"),
+        seconds,
+        needs=tuple(needs),
+    )
