@@ -15,11 +15,12 @@ from hmt.cli._analyses import (
     write_analysis,
 )
 from hmt.cli._app import app
-from hmt.cli._model import DEVICE, MAX_BATCH, MODEL, TRUST, open_model
+from hmt.cli._model import DEVICE, MODEL, TRUST, open_model
 from hmt.cli._progress import bars
 from hmt.cli._scores import MAX_RESAMPLES
 from hmt.errors import UserError
 from hmt.files import write_atomically
+from hmt.limits import MOST_SLOTS
 
 if TYPE_CHECKING:
     pass
@@ -36,7 +37,7 @@ QUALITY = typer.Option("bleu", help="Measure of quality, as in hmt plot.")
 LATENCY = typer.Option("token.AL", help="Measure of latency, as in hmt plot.")
 SOURCE = typer.Option(..., help="Source sentences, one per line.")
 TARGET = typer.Option(..., help="Their translations, one per line.")
-BATCH = typer.Option(16, min=1, max=MAX_BATCH, help="Pairs computed side by side.")
+BATCH = typer.Option(16, min=1, max=MOST_SLOTS, help="Pairs computed side by side.")
 
 
 @analyse.command(cls=knobs.KnobCommand, epilog=knobs.HELP)

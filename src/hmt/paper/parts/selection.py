@@ -74,8 +74,7 @@ def selection_steps(place: Place) -> list[Step]:
 
 def point_folder(place: Place) -> Path:
     """The records of HMT at the setting that the analyses look at."""
-    settings = {**SELECTED, "attention": "multiple", "policy": "confidence"}
-    return place.output / "main" / HMT.run / folder_name(settings)
+    return place.output / "main" / HMT.run / folder_name({"lower": LOWER}, {})
 
 
 def selection(place: Place) -> Section:
