@@ -10,6 +10,7 @@ from hmt.training import train
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("default")  # the compiler raises warnings of its own while it traces
 @pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler")
 def test_a_compiled_run_has_the_losses_of_a_plain_one(tmp_path: Path) -> None:
     """Batches differ in shape, so that layers compiled for the first one alone would not do."""
