@@ -44,9 +44,9 @@ def _short_translations(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hmt.streaming.engine.LENGTH_FACTOR", 1)
 
 
-def model_of(tokenizer: Tokenizer, seed: int) -> Model:
+def model_of(tokenizer: Tokenizer, seed: int, lower: int = 2) -> Model:
     size = {"source_vocabulary": tokenizer.size, "target_vocabulary": tokenizer.size}
-    return Model(lively_hmt(seed, 2, 3, **size), (tokenizer, tokenizer))
+    return Model(lively_hmt(seed, lower, 3, **size), (tokenizer, tokenizer))
 
 
 @pytest.fixture(scope="module")
@@ -314,9 +314,9 @@ def test_odd_models_lose_nothing_and_come_to_an_end(
     tokenizer: Tokenizer, texts: list[str], by: float, lower: int, reason: str, words: list[str]
 ) -> None:
     """Planted bug: a border before the first word, which would be translated for ever."""
-    model = leaning(model_of(tokenizer, 8), texts, by)
+    model = leaning(model_of(tokenizer, 8, lower), texts, by)
     heard = random.Random(1).choices(words, k=20)
-    session = model.session(lower=lower)
+    session = model.session()
     text = "".join(session.push(word) for word in heard) + session.finish()
     session.events[:] = [event for event in session.events if not isinstance(event, Notice)]
     check(session, heard, text)

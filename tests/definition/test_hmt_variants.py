@@ -14,16 +14,16 @@ from hmt.systems.wait_k import WaitK, WaitKConfig
 LENGTHS = [7, 4, 12, 1, 9], [6, 8, 10, 3, 5]
 
 
-def states_system() -> HMT:
+def states_system(lower: int = 2) -> HMT:
     torch.manual_seed(7)
-    system: HMT = enlarged(HMT(HMTConfig(DIMS, lower=2, states=4)), 2.0)
+    system: HMT = enlarged(HMT(HMTConfig(DIMS, lower=lower, states=4)), 2.0)
     return system
 
 
 @pytest.mark.parametrize(("lower", "states"), [(2, 4), (1, 1), (3, 2), (0, 3), (20, 2)])
 def test_reads_of_the_last_state_are_those_of_wait_k(lower: int, states: int) -> None:
     """The last state of HMT is at the moment of wait-(L+K-1), the first at that of wait-L."""
-    system, batch = states_system(), pairs(*LENGTHS)
+    system, batch = states_system(lower), pairs(*LENGTHS)
     last = WaitK(WaitKConfig(DIMS, k=max(lower + states - 1, 1))).double()
     expected = [s.reads for s in streamed(last, batch)]
     chosen = {"lower": lower, "states": states}

@@ -213,7 +213,9 @@ def test_translate_takes_the_knobs_of_the_system(hmt: Call) -> None:
 
     assert first_read("--lower", "1", "--threshold", "0") == 1
     assert first_read("--lower=4", "--threshold=0.0") == 4
-    assert first_read("--lower", "-3", "--states", "1") == 1
+    assert first_read("--lower", "1", "--states", "1") == 1
+    answer = hmt("translate", "run", "--lower", "-3", given=source)
+    assert answer.code == 2 and "lower = -3" in answer.err
     assert first_read("--lower", "1", "--states", "5", "--policy", "last") == 5
 
 

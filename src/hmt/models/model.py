@@ -149,9 +149,9 @@ def load(
     `int8` stores linear layers in eight bits: large models become about twice as fast on a CPU.
     `trust` allows a model whose system is code outside hmt, which runs when it is loaded.
     """
-    place = _device(device)
-    if int8 and place.type != "cpu":
+    if int8 and str(device).partition(":")[0] != "cpu":
         raise UserError(f"int8 is for the CPU, not for {device}: leave out one of the two.")
+    place = _device(device)
     if not isinstance(path, str | Path | None):
         raise UserError(f"load takes a path, not {type(path).__name__}: name a model directory.")
     directory = PRETRAINED if path is None else Path(path)
