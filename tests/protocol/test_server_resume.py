@@ -111,12 +111,6 @@ def test_a_cut_at_any_byte_loses_and_repeats_nothing(model: Model) -> None:
         assert server.service.metrics.resumes.labels("kept")._value.get() > 10
 
 
-@pytest.mark.slow
-def test_a_cut_at_every_byte(model: Model) -> None:
-    with serving(model, per_address=100) as server:
-        assert asyncio.run(cut_everywhere(server, 1)) > 2000
-
-
 def test_another_server_goes_on_with_the_open_sentence(model: Model) -> None:
     """A client whose server is gone resumes on one that knows nothing of it.
 
