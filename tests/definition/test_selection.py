@@ -64,7 +64,8 @@ def test_accuracy_by_confidence_is_counted_state_by_state() -> None:
         ]
         assert (group.low, group.high, group.count) == (low, high, len(states))
         assert group.value == pytest.approx(100 * sum(states) / len(states))
-        assert group.interval and group.interval[0] <= group.value <= group.interval[1]
+        assert group.value is not None and group.interval
+        assert group.interval[0] <= group.value <= group.interval[1]
     assert found[0].value < found[-1].value  # type: ignore[operator]
 
 
@@ -100,7 +101,7 @@ def test_forced_states_are_correct_where_the_naive_model_is() -> None:
     seen = set()
     for i, token in enumerate(target):
         for moment, correct in zip(shown["moments"][i], shown["correct"][i], strict=True):
-            k = naive.moments[i].index(moment)
+            k = naive.moments[i].index(int(moment))
             assert correct == (best_of(naive.log_prob[i, k]) == token)
             seen.add(correct)
     assert seen == {0, 1}
