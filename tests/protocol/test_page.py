@@ -628,8 +628,9 @@ def test_languages_are_named_for_readers_aloud(visit: Visit) -> None:
     page = visit()
     say(page, "Guten ")
     row = page.locator(".row").first
-    assert row.locator(".source").get_attribute("lang") == "de"
-    assert row.locator(".target").get_attribute("lang") == "en"
+    # a row may begin before the page knows the languages; it gets them then
+    row.locator(".source[lang=de]").wait_for()
+    row.locator(".target[lang=en]").wait_for(state="attached")
     assert page.locator("#rows").get_attribute("aria-live") == "off"
     page.get_by_role("button", name="View").click()
     page.get_by_label("Announce sentences").check()

@@ -235,7 +235,7 @@ function follow(room) {
 const named = (code) => new Intl.DisplayNames("en", { type: "language" }).of(code);
 
 function choose({ hmt: { source_language: from, target_language: to, knobs } }) {
-	transcript.languages = [from, to];
+	transcript.speak([from, to]);
 	dial.show(knobs);
 	$("pair").replaceChildren(named(from), make("span.arrow", { role: "img", "aria-label": "to" }), named(to));
 	$("word").placeholder = $("word").ariaLabel = `Type ${named(from)}`;

@@ -86,6 +86,17 @@ export class Transcript {
 
 	// ---- rows
 
+	// Rows that began before the languages were known get theirs late.
+	speak(languages) {
+		this.languages = languages;
+		const [source, target] = this.both();
+		for (const row of this.rows) {
+			Object.assign(row.sourceLine, source);
+			Object.assign(row.targetLine, target);
+			row.gloss.dir = source.dir;
+		}
+	}
+
 	both() {
 		return [0, 1].map((k) => language(this.languages[k]));
 	}
