@@ -50,6 +50,18 @@ def test_products_are_attention_with_all_its_gradients(
         torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-12)
 
 
+def test_bfloat16_is_attention_but_for_rounding() -> None:
+    """Bias and gradients in half precision. Planted bug: scores grow by the scale, not shrink."""
+    inputs = given(SHAPES[2], 1)
+    exact = F.scaled_dot_product_attention(*inputs[:3], attn_mask=inputs[3])
+    rounded = [x.bfloat16().requires_grad_() for x in inputs]
+    got = small_attention(*rounded)
+    assert got.dtype == torch.bfloat16
+    torch.testing.assert_close(got.double(), exact, rtol=0.03, atol=0.03)
+    gradients = torch.autograd.grad(got.sum(), rounded)
+    assert all(g.dtype == torch.bfloat16 and g.isfinite().all() for g in gradients)
+
+
 @pytest.mark.parametrize("cells", [0, 1 << 24])
 def test_both_ways_give_the_same_rows(cells: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attention, "SMALL_CELLS", cells)

@@ -128,6 +128,28 @@ def test_half_precision_sums_in_single() -> None:
     assert [g.dtype for g in gradients] == [torch.bfloat16] * 2
 
 
+def test_autocast_multiplies_in_half_precision_both_ways() -> None:
+    """Planted bug: the backward pass multiplies in single precision, at half the speed."""
+    case = random_case(64, 16, 300, torch.float32)
+    seen = set()
+
+    class Products(TorchDispatchMode):
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            if func.overloadpacket in (torch.ops.aten.mm, torch.ops.aten.addmm_):
+                seen.update(x.dtype for x in args if isinstance(x, Tensor))
+            return func(*args, **(kwargs or {}))
+
+    with Products():
+        with torch.autocast("cpu", torch.bfloat16):
+            got = gold_log_prob(*case)
+        gradients = torch.autograd.grad(got[0].sum(), case[:2])
+    assert seen == {torch.bfloat16}
+    assert [g.dtype for g in gradients] == [torch.float32] * 2
+    assert torch.allclose(got[0], plain(*case)[0], atol=0.2)
+
+
 def test_no_states_at_all() -> None:
     weight = torch.randn(7, 3, requires_grad=True)
     got = gold_log_prob(torch.zeros(0, 3, requires_grad=True), weight, torch.zeros(0).long())

@@ -86,6 +86,7 @@ betas = [0.9, 0.98]
         ("compile = 1", r'"training\.compile" is 1; it must be true or false'),
         ("clip = -1", r"training\.clip = -1\.0 is too small"),
         ('precision = "fp8"', r"fp32, bf16, fp16"),
+        ('decay = "cosine"', r"sqrt, linear"),
         ("learning_rate = 0", r"learning_rate = 0\.0 must be above 0"),
         ("learning_rate = nan", r'learning_rate" is nan; it must be a number, finite and'),
         ("learning_rate = inf", r'learning_rate" is inf; it must be a number, finite and'),
@@ -307,6 +308,15 @@ def test_the_schedule_warms_up_and_decays() -> None:
     assert learning_rate(training, 4001) == 5e-4
     assert learning_rate(training, 16001) == pytest.approx(2.5e-4)
     assert learning_rate(Training(updates=1, learning_rate=1.0, warmup=0), 1) == 1.0
+
+
+def test_a_linear_schedule_ends_at_zero() -> None:
+    """Planted bug: counted from the first update, so that the rate jumps after the warm-up."""
+    training = Training(updates=500, learning_rate=1e-3, warmup=100, decay="linear")
+    rates = [learning_rate(training, step) for step in (101, 201, 301, 500, 501)]
+    assert rates == pytest.approx([1e-3, 7.5e-4, 5e-4, 2.5e-6, 0])
+    assert learning_rate(training, 51) == pytest.approx(5e-4, rel=1e-3)
+    assert learning_rate(Training(updates=5, warmup=5, decay="linear"), 5) > 0
 
 
 def test_adam_decays_weights_apart_from_the_gradient() -> None:

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 SMALL_CELLS = 1 << 24  # scores that are held (64 MB in single precision)
-PRECISE = (torch.float32, torch.float64)
+SUPPORTED = (torch.bfloat16, torch.float32, torch.float64)
 
 
 def small_attention(query: Tensor, keys: Tensor, values: Tensor, bias: Tensor) -> Tensor:

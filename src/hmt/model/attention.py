@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeVar
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from hmt.fast.small_attention import PRECISE, SMALL_CELLS, small_attention
+from hmt.fast.small_attention import SMALL_CELLS, SUPPORTED, small_attention
 from hmt.model.dims import Dims
 from hmt.model.passes import Packing, Pass
 
@@ -38,7 +38,7 @@ def attend(query: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None) -> 
     """Bias (B, 1 or H, Q, C) is added to the scores. (B, H, Q or C, D / H) thrice -> (B, Q, D)"""
     batch, heads, rows, _ = query.shape
     is_small = batch > 1 and batch * heads * rows * keys.shape[2] <= SMALL_CELLS
-    if is_small and bias is not None and query.device.type == "cpu" and query.dtype in PRECISE:
+    if is_small and bias is not None and query.device.type == "cpu" and query.dtype in SUPPORTED:
         out = small_attention(query, keys, values, bias)
     else:
         out = F.scaled_dot_product_attention(query, keys, values, attn_mask=bias)

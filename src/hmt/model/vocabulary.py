@@ -19,6 +19,9 @@ CHUNK_CELLS = 1 << 24  # logits held at a time; with fewer the gradient is summe
 
 def gold_log_prob(states: Tensor, weight: Tensor, gold: Tensor) -> tuple[Tensor, Tensor]:
     """log p(gold) and the mean log p over the vocabulary. (N, D), (V, D), (N,) -> (N,) twice"""
+    if torch.is_autocast_enabled(states.device.type):  # for the backward pass too
+        dtype = torch.get_autocast_dtype(states.device.type)
+        states, weight = states.to(dtype), weight.to(dtype)
     apply: Any = _GoldLogProb.apply  # untyped in torch
     gold_and_mean: tuple[Tensor, Tensor] = apply(states, weight, gold)
     return gold_and_mean

@@ -1,4 +1,4 @@
-"""Adam with warm-up and inverse square root decay, over one flat gradient buffer.
+"""Adam with warm-up and a decaying rate, over one flat gradient buffer.
 
 Weight decay is decoupled from the gradient (AdamW): so does fairseq's `adam`, by which the papers'
 `weight-decay 0.0001` is meant.  It applies to every parameter, as there.
@@ -19,7 +19,7 @@ DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 def learning_rate(training: Training, step: int) -> float:
-    """Rate of update `step` (from 1): linear warm-up, then decay with 1/sqrt(step).
+    """Rate of update `step` (from 1): linear warm-up, then decay with 1/sqrt(step) or to zero.
 
     As in fairseq the first update is made with `warmup_init` itself.
     """
@@ -27,6 +27,9 @@ def learning_rate(training: Training, step: int) -> float:
     if done < training.warmup:
         slope = (training.learning_rate - training.warmup_init) / training.warmup
         return training.warmup_init + done * slope
+    if training.decay == "linear":
+        left = (training.updates - done) / max(1, training.updates - training.warmup)
+        return training.learning_rate * left
     return training.learning_rate * math.sqrt(max(1, training.warmup) / max(1, done))
 
 

@@ -15,6 +15,7 @@ from hmt.plain import check_depth, from_plain, json_object, to_plain, toml_table
 
 Table = dict[str, Any]
 PRECISIONS = ("fp32", "bf16", "fp16")
+DECAYS = ("sqrt", "linear")
 # What to do about a key that is missing, see `from_plain`.
 MISSING = "add it to the recipe, or give it with --set {key}=..."
 # Settings of [model] that a stage with another system keeps.
@@ -58,6 +59,7 @@ class Training:
     learning_rate: float = 5e-4  # reached at the end of the warm-up
     warmup: int = 4000
     warmup_init: float = 1e-7
+    decay: str = "sqrt"  # with 1/sqrt(step), or "linear" to zero at the last update
     betas: tuple[float, float] = (0.9, 0.98)
     weight_decay: float = 0.0  # decoupled, as in AdamW and fairseq's adam
     clip: float = 0.0  # largest gradient norm; 0 = off
@@ -95,6 +97,10 @@ class Training:
             raise UserError(
                 f'training.precision = "{self.precision}" is unknown: '
                 f"choose one of {', '.join(PRECISIONS)}."
+            )
+        if self.decay not in DECAYS:
+            raise UserError(
+                f'training.decay = "{self.decay}" is unknown: choose one of {", ".join(DECAYS)}.'
             )
         if self.keep < self.average_last:
             raise UserError(
