@@ -10,4 +10,4 @@ hmt=${HMT:-.venv/bin/hmt}
 "${PYTHON:-$(dirname "$hmt")/python}" "$(dirname "${BASH_SOURCE[0]}")/make_text.py" "$folder" "$out/text"
 "$hmt" prepare --source "$out/text/train.de" --target "$out/text/train.en" \
   --valid-source "$out/text/valid.de" --valid-target "$out/text/valid.en" \
-  --size 12000 --max-tokens 120 --max-ratio 4 --workers "${WORKERS:-1}" --output "$out/data"
+  --size 10000 --max-tokens 120 --max-ratio 4 --workers "${WORKERS:-1}" --output "$out/data"

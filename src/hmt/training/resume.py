@@ -1,10 +1,12 @@
 """Whether a run may go on where an earlier one stopped: what differs, and what to do about it."""
 
+from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
 
 from hmt.errors import UserError
 from hmt.training.checkpoint import Position
+from hmt.training.recipe import Training
 
 # Settings that change neither what has been learned so far nor what comes next in a way that
 # would make the result another run's.
@@ -12,6 +14,13 @@ FREE = {
     *("updates", "save_every", "keep", "average_last", "validate_every", "validation_sentences"),
     *("metric", "patience", "log_every", "threads", "tensorboard", "compile"),
     *("model.languages", "model.avoids_loops"),
+}
+
+# What a setting was in a state that was written before the setting existed.
+DEFAULTS = {
+    f"training.{field.name}": field.default
+    for field in fields(Training)
+    if field.default is not MISSING
 }
 
 
@@ -60,7 +69,8 @@ def _difference(old: dict[str, Any], new: dict[str, Any], position: Position) ->
     several = len(old["stage"]) > 1
     for number in range(position.stage + 1):
         free = FREE if number == position.stage else FREE - {"updates"}
-        before, after = _flat(old["stage"][number]), _flat(new["stage"][number])
+        before = DEFAULTS | _flat(old["stage"][number])
+        after = DEFAULTS | _flat(new["stage"][number])
         for key in sorted({*before, *after}):
             if key.startswith("model.knobs.") or key.removeprefix("training.") in free:
                 continue
