@@ -22,7 +22,8 @@ from hmt.model.rows import PADDING, Row, Rows, source_bias
 from hmt.model.vocabulary import at_least_float32
 from hmt.streaming.cache import Cache
 from hmt.streaming.choice import choose
-from hmt.systems.contract import PassOutput, System
+from hmt.systems.contract import PassOutput, System, of_some_type
+from hmt.systems.parameters import ConfigT, KnobsT, MemoryT
 from hmt.systems.stream import Plan, Read, Stream, Write
 from hmt.text.symbols import EOS, PAD
 
@@ -65,13 +66,13 @@ class Engine:
 
     def __init__(
         self,
-        system: System,
+        system: System[ConfigT, KnobsT, MemoryT],
         slots: int = 1,
         clock: Callable[[], float] = time.monotonic,
         avoids_loops: bool = False,
         watch: Watch | None = None,
     ) -> None:
-        self.system = system.eval()
+        self.system = of_some_type(system.eval())
         self.avoids_loops = avoids_loops
         self.watch = watch
         self.parts = system.parts

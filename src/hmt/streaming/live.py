@@ -10,10 +10,11 @@ the model itself.  No word is dropped: what the model did not translate opens th
 import math
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 from hmt.limits import MAX_SENTENCE_TOKENS, MAX_WORD_CHARACTERS
+from hmt.plain import to_plain
 from hmt.streaming import events
 from hmt.streaming.engine import Engine
 from hmt.streaming.events import Ended, Event, Notice, Written
@@ -106,7 +107,8 @@ class Live:
             return dict.fromkeys(changed, "now")
         movable = self.engine.system.MOVABLE & changed
         stream = self.sentence.stream
-        stream.knobs = replace(stream.knobs, **{name: getattr(knobs, name) for name in movable})
+        moved = {name: getattr(knobs, name) for name in movable}
+        stream.knobs = self.engine.system.knobs(**{**to_plain(stream.knobs), **moved})
         return {name: "now" if name in movable else "next_sentence" for name in changed}
 
     # ---- the loop's two calls

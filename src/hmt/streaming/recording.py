@@ -1,9 +1,9 @@
 """From a stream to its record: what one translation did, in words and tokens."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from itertools import accumulate
 
+from hmt.plain import to_plain
 from hmt.streaming.record import Record
 from hmt.systems.stream import Stream
 from hmt.text.language_pair import Tokenizers
@@ -45,7 +45,7 @@ def record_of(
         log_probs=list(stream.log_probs),
         times=[t - start for t in stream.written_at],
         arrivals=[t - start for t in arrived_at[:J]],
-        settings=asdict(stream.knobs),
+        settings=to_plain(stream.knobs),
     )
 
 

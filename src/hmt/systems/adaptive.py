@@ -11,7 +11,7 @@ the cache.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import torch
 from torch import Tensor, nn
@@ -83,10 +83,10 @@ class Adaptive(TokenSystem[AdaptiveConfig, AdaptiveKnobs, Computed]):
         self.others = nn.ModuleList(Transformer(config.dims) for _ in config.lags[1:])
 
     @classmethod
-    def compose(cls, models: Sequence[System]) -> System:
+    def compose(cls, models: Sequence[System]) -> Self:
         """Of wait-k models with different k, or of one multipath model."""
         names = [model.name for model in models]
-        lags = tuple(model.config.k for model in models if model.name == WaitK.name)
+        lags = tuple(model.config.k for model in models if isinstance(model, WaitK))
         if names != [Multipath.name] and (not lags or len(set(lags)) < len(names)):
             raise UserError(
                 f"The {cls.name} system was given {', '.join(names) or 'no models'}"

@@ -144,7 +144,7 @@ def scheduled(batch: Batch, needed: Callable[[int], int | None]) -> Tensor:
     return moments.minimum(batch.source_length[:, None])
 
 
-def trial_plan(stream: Stream, first: int = 1) -> Plan | Read:
+def trial_plan(stream: Stream[KnobsT, MemoryT], first: int = 1) -> Plan | Read:
     """The next token's row on all that has been read, once that is `first` tokens or everything.
 
     The row is kept only if it comes to write.
