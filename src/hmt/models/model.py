@@ -86,7 +86,7 @@ class Model:
         )
 
     def engine(self, slots: int = 1) -> Engine:
-        """An engine that writes as the model's configuration says."""
+        """An engine for this model, which avoids loops if the model's configuration does."""
         return Engine(self.system, slots, avoids_loops=self.config.avoids_loops)
 
     def translate(self, lines: Sequence[str], batch: int = 64, **knobs: Any) -> list[Record]:

@@ -57,7 +57,7 @@ def _clipped(seen: Mapping[int, float], read: int, most: int) -> dict[int, float
 
 def _word_ends(tokens: Sequence[int], tokenizer: Tokenizer, source: str) -> list[int]:
     """Index of the last token of each source word; (words,)."""
-    # Not from the pieces if it can be helped: an unknown piece may look like a word's end.
+    # Pieces are the last resort: an unknown piece may look like the end of a word.
     ends = [end - 1 for end in accumulate(len(tokenizer.encode(w)) for w in source.split())]
     arrived = len(tokens) - int(tokens[-1:] == [EOS])
     if (ends[-1] + 1 if ends else 0) == arrived:
