@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 import uvicorn
-from lively.naive_hmt import lively_hmt
+from lively import lively_hmt
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from lively.random_systems import SYMBOLS, lively
+from lively import SYMBOLS, lively
 from model_directories import save
 from typer.testing import CliRunner
 

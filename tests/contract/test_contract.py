@@ -12,15 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from lively.random_systems import (
-    DIMS,
-    SYMBOLS,
-    assert_close,
-    ended,
-    lively,
-    sentences,
-    translations,
-)
+from lively import DIMS, SYMBOLS, assert_close, ended, lively, sentences, translations
 from model_directories import save
 from torch import Tensor, nn
 
@@ -28,6 +20,7 @@ from hmt.errors import UserError
 from hmt.model.attention import Attended, CrossAttention, join_heads
 from hmt.model.passes import Pass
 from hmt.models.directory import load_system
+from hmt.plain import to_plain
 from hmt.streaming.engine import Engine
 from hmt.systems import SYSTEMS, build
 from hmt.systems.batch import Batch, make_batch, pad
@@ -363,7 +356,7 @@ def test_saving_and_loading_give_the_same_output(name: str, tmp_path: Path) -> N
     save(tmp_path, system, facts={"made": "by a test"})
     loaded, config = load_system(tmp_path)
     assert loaded.config == system.config
-    assert config.knobs == dataclasses.asdict(system.knobs())
+    assert config.knobs == to_plain(system.knobs())
     sources = sentences(5, seed=15)
     for before, after in zip(stream_all(system, sources), stream_all(loaded, sources), strict=True):
         assert (before.target, before.reads) == (after.target, after.reads)

@@ -12,14 +12,8 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lively.naive_hmt import (
-    lively_hmt,
-    naive_moments,
-    naive_pass,
-    random_tokens,
-    run_alone,
-    small_dims,
-)
+from lively import lively_hmt, random_tokens, run_alone, small_dims
+from naive_hmt import naive_moments, naive_pass
 from torch import Tensor
 
 from hmt.bench.setting import random_system

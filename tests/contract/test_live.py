@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 import torch
-from lively.naive_hmt import lively_hmt
-from lively.random_systems import SYMBOLS, lively
+from lively import SYMBOLS, lively, lively_hmt
 
 from hmt.errors import UserError
 from hmt.models.model import Model
+from hmt.plain import to_plain
 from hmt.streaming import live as live_module
 from hmt.streaming.borders import CANDIDATES, find_border
 from hmt.streaming.events import Ended, Event, Notice, Written
@@ -445,7 +445,7 @@ def test_the_dial_moves_as_an_engine_driven_by_hand(models: list[Model], seed: i
                 move = draw.choice(MOVES)
                 chosen |= move
                 now = {key: move[key] for key in move if key in ("threshold", "policy")}
-                stream.knobs = replace(stream.knobs, **now)
+                stream.knobs = model.knobs(**{**to_plain(stream.knobs), **now})
                 applies = {key: "now" if key in now else "next_sentence" for key in move}
                 assert session.set(**move) == applies
             assert session.stream.knobs == stream.knobs

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from lively.naive_hmt import lively_hmt
+from lively import lively_hmt
 
 import hmt
 from hmt.errors import UserError

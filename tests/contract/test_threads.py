@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable
 
 import pytest
-from lively.random_systems import lively, sentences, translations
+from lively import lively, sentences, translations
 
 from hmt.analysis.replay import Seen, replay
 from hmt.systems import SYSTEMS

@@ -7,15 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from lively.random_systems import (
-    DIMS,
-    assert_close,
-    ended,
-    lively,
-    reads_of,
-    sentences,
-    translations,
-)
+from lively import DIMS, assert_close, ended, lively, reads_of, sentences, translations
 from model_directories import save
 from training_runs import DIMS as TOY_DIMS
 from training_runs import prepare_toy, recipe

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from lively.random_systems import SYMBOLS, lively
+from lively import SYMBOLS, lively
 from model_directories import save
 from typer.testing import CliRunner
 

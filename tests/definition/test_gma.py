@@ -5,14 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from lively.small_systems import (
-    DIMS,
-    assert_padding_changes_nothing,
-    enlarged,
-    pairs,
-    reads_of,
-    streamed,
-)
+from lively import DIMS, assert_padding_changes_nothing, enliven, padded_reads, pairs, streamed
 from torch import Tensor
 
 from hmt.errors import UserError
@@ -92,14 +85,14 @@ def test_bias_is_the_product_with_a_gaussian() -> None:
 def test_first_token_sees_two(source: int, expected: int) -> None:
     """GM-3 with delta 1."""
     torch.manual_seed(3)
-    system = enlarged(GMA(GMAConfig(DIMS)))
+    system = enliven(GMA(GMAConfig(DIMS)))
     assert streamed(system, pairs([source], [3]))[0].reads[0] == expected
 
 
 def test_positions_go_forward() -> None:
     """GM-4: increasing once they leave the lower end of their range, spans never shrink."""
     torch.manual_seed(4)
-    system = enlarged(GMA(GMAConfig(DIMS)))
+    system = enliven(GMA(GMAConfig(DIMS)))
     for report in system.forward_tokens(pairs([9], [12]), system.knobs()).reported(Aligned):
         position, span = report.position[0], report.span[0]
         free = (position > 0.9) & (position < 1100)
@@ -112,7 +105,7 @@ def test_positions_go_forward() -> None:
 def test_streaming_is_the_training_pass(delta: float, seed: int) -> None:
     """GM-5: the masked pass over whole sources gives the numbers and the delays of streaming."""
     torch.manual_seed(seed)
-    system = enlarged(GMA(GMAConfig(DIMS, delta=delta)), 2.0)
+    system = enliven(GMA(GMAConfig(DIMS, delta=delta)))
     batch = pairs([7, 4, 12, 1, 9], [6, 8, 10, 3, 5], seed)
     done = system.forward_tokens(batch, system.knobs())
     gold = done.spread(system.gold(batch, done)[0])
@@ -124,7 +117,7 @@ def test_streaming_is_the_training_pass(delta: float, seed: int) -> None:
         expected = gold[n, : len(stream.reads)]
         torch.testing.assert_close(torch.tensor(stream.log_probs).to(expected), expected)
     assert len({g for stream in streams for g in stream.reads}) > 4
-    scores = system.score(batch, system.knobs(), reads_of(streams))
+    scores = system.score(batch, system.knobs(), padded_reads(streams))
     torch.testing.assert_close(scores, gold)
 
 
@@ -147,7 +140,7 @@ def test_the_first_layer_that_asks_is_served_first() -> None:
 def test_nothing_beyond_the_span_matters() -> None:
     """GM-6."""
     torch.manual_seed(6)
-    system = enlarged(GMA(GMAConfig(DIMS)), 1.5)
+    system = enliven(GMA(GMAConfig(DIMS)))
     batch = pairs([12], [8])
     done = system.forward_tokens(batch, system.knobs())
     before = system.gold(batch, done)[0]
@@ -165,7 +158,7 @@ def test_nothing_beyond_the_span_matters() -> None:
 def test_steps_of_one_are_wait_k(k: int) -> None:
     """INV-7: but the first token, whose position is 0.9 and not 0, sees one more."""
     torch.manual_seed(7)
-    system = enlarged(GMA(GMAConfig(DIMS, delta=float(k))))
+    system = enliven(GMA(GMAConfig(DIMS, delta=float(k))))
     with torch.no_grad():
         for layer in system.transformer.decoder:
             layer.cross.step.weight.zero_()
@@ -178,7 +171,7 @@ def test_steps_of_one_are_wait_k(k: int) -> None:
 
 def test_delta_is_a_setting_of_inference() -> None:
     torch.manual_seed(8)
-    system = enlarged(GMA(GMAConfig(DIMS, delta=1.5)))
+    system = enliven(GMA(GMAConfig(DIMS, delta=1.5)))
     assert system.knobs().delta == 1.5
     batch = pairs([12], [8])
     early = streamed(system, batch, delta=0.0)[0].reads
@@ -194,7 +187,7 @@ def test_delta_is_a_setting_of_inference() -> None:
 def test_positions_learn_from_mean_and_width() -> None:
     """The gradient of the loss reaches both weights of the increments, and is exact."""
     torch.manual_seed(9)
-    system = enlarged(GMA(GMAConfig(DIMS, delta=4.0)), 1.0)
+    system = GMA(GMAConfig(DIMS, delta=4.0)).double().eval()
     batch = pairs([9, 7], [6, 5])
     cross: Any = system.transformer.decoder[0].cross
     system.validation_loss(batch).total.sum().backward()
@@ -210,7 +203,7 @@ def test_positions_learn_from_mean_and_width() -> None:
 
 def test_large_steps_stay_finite() -> None:
     torch.manual_seed(10)
-    system = enlarged(GMA(GMAConfig(DIMS)), 1.0).float()
+    system = GMA(GMAConfig(DIMS)).eval()
     with torch.no_grad():
         for layer in system.transformer.decoder:
             layer.cross.step.weight.mul_(1e4)
@@ -222,5 +215,5 @@ def test_large_steps_stay_finite() -> None:
 
 def test_padding_changes_nothing() -> None:
     torch.manual_seed(11)
-    system = enlarged(GMA(GMAConfig(DIMS)), 2.0)
+    system = enliven(GMA(GMAConfig(DIMS)))
     assert_padding_changes_nothing(system, pairs([7, 4, 9, 1], [6, 8, 5, 1]))

@@ -7,14 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from lively.small_systems import (
-    DIMS,
-    assert_padding_changes_nothing,
-    enlarged,
-    pairs,
-    reads_of,
-    streamed,
-)
+from lively import DIMS, assert_padding_changes_nothing, enliven, padded_reads, pairs, streamed
 from torch import Tensor
 
 from hmt.errors import UserError
@@ -144,7 +137,7 @@ def test_prior_is_the_divergence_of_paths() -> None:
 
 def lattice_system(**config: Any) -> GSiMT:
     torch.manual_seed(12)
-    return enlarged(GSiMT(GSiMTConfig(DIMS, **config)), 2.0)
+    return enliven(GSiMT(GSiMTConfig(DIMS, **config)))
 
 
 def test_each_column_is_a_decoder_of_its_own() -> None:
@@ -212,7 +205,7 @@ def test_streaming_is_the_column_of_what_was_read(band: tuple[int, int] | None) 
     system = lattice_system(band=band)
     batch = pairs([7, 4, 12, 1, 9], [6, 8, 10, 3, 5])
     streams = streamed(system, batch, slots=3)
-    scores = system.score(batch, system.knobs(), reads_of(streams))
+    scores = system.score(batch, system.knobs(), padded_reads(streams))
     shown = system.inspect(batch, system.knobs())
     for n, stream in enumerate(streams):
         expected = scores[n, : len(stream.reads)]

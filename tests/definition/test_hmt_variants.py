@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 import torch
-from lively.small_systems import DIMS, enlarged, pairs, streamed
+from lively import DIMS, enliven, pairs, streamed
 
 from hmt.errors import UserError
 from hmt.streaming.engine import Engine
@@ -16,8 +16,7 @@ LENGTHS = [7, 4, 12, 1, 9], [6, 8, 10, 3, 5]
 
 def states_system(lower: int = 2) -> HMT:
     torch.manual_seed(7)
-    system: HMT = enlarged(HMT(HMTConfig(DIMS, lower=lower, states=4)), 2.0)
-    return system
+    return enliven(HMT(HMTConfig(DIMS, lower=lower, states=4)))
 
 
 @pytest.mark.parametrize(("lower", "states"), [(2, 4), (1, 1), (3, 2), (0, 3), (20, 2)])

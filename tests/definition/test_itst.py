@@ -9,7 +9,7 @@ import random
 
 import pytest
 import torch
-from lively.small_systems import DIMS, cut, enlarged, pairs, reads_of, streamed
+from lively import DIMS, cut, enliven, padded_reads, pairs, streamed
 from torch import Tensor
 
 from hmt.errors import UserError
@@ -39,7 +39,7 @@ def doubles(values: object) -> Tensor:
 
 def system_of(seed: int, **config: float) -> ITST:
     torch.manual_seed(seed)
-    return enlarged(ITST(ITSTConfig(DIMS, **config)), 2.0)
+    return enliven(ITST(ITSTConfig(DIMS, **config)))
 
 
 def sized(source: int, target: int) -> Batch:
@@ -78,7 +78,7 @@ def test_attention_is_multiplied_by_transport_and_normalised(setting: float) -> 
     Planted: T added to the scores instead of log T; the mask of the threshold left out.
     """
     torch.manual_seed(1)
-    layer = enlarged(Transport(DIMS))
+    layer = enliven(Transport(DIMS))
     h = torch.randn(1, 7, DIMS.width, dtype=torch.float64)
     x = torch.randn(4, DIMS.width, dtype=torch.float64)
     for is_streaming in (False, True):
@@ -197,7 +197,7 @@ def test_reads_are_the_least_that_suffice(threshold: float) -> None:
     system = system_of(3)
     batch = pairs([9, 12, 2, 7, 1], [6, 7, 4, 9, 3])
     streams = streamed(system, batch, slots=3, threshold=threshold)
-    reads, knobs = reads_of(streams), system.knobs(threshold=threshold)
+    reads, knobs = padded_reads(streams), system.knobs(threshold=threshold)
 
     def least(moments: Tensor) -> Tensor:
         reports = system.forward_tokens(batch, knobs, moments).reported(Transported)

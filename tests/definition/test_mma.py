@@ -6,14 +6,7 @@ from functools import partial
 
 import pytest
 import torch
-from lively.small_systems import (
-    DIMS,
-    assert_padding_changes_nothing,
-    enlarged,
-    pairs,
-    reads_of,
-    streamed,
-)
+from lively import DIMS, assert_padding_changes_nothing, enliven, padded_reads, pairs, streamed
 from torch import Tensor
 
 from hmt.errors import UserError
@@ -174,7 +167,7 @@ def test_average_lagging_is_that_of_the_evaluation() -> None:
 def saturated(kind: str, seed: int) -> MMA:
     """Heads whose stopping probabilities are 0 or 1."""
     torch.manual_seed(seed)
-    system = enlarged(MMA(MMAConfig(DIMS, kind=kind)))
+    system = enliven(MMA(MMAConfig(DIMS, kind=kind)))
     with torch.no_grad():
         for layer in system.transformer.decoder:
             own = layer.cross.stop_query if kind == "lookback" else layer.cross.query
@@ -205,10 +198,10 @@ def test_certain_heads_train_as_they_stream(kind: str, seed: int) -> None:
 @pytest.mark.parametrize("kind", ["lookback", "hard"])
 def test_forced_pass_is_what_streaming_does(kind: str) -> None:
     torch.manual_seed(1)
-    system = enlarged(MMA(MMAConfig(DIMS, kind=kind)), 4.0)
+    system = enliven(MMA(MMAConfig(DIMS, kind=kind)))
     batch = pairs([7, 4, 9, 1, 12], [6, 8, 5, 3, 9])
     streams = streamed(system, batch, slots=2)
-    scores = system.score(batch, system.knobs(), reads_of(streams))
+    scores = system.score(batch, system.knobs(), padded_reads(streams))
     for stream, row in zip(streams, scores, strict=True):
         expected = row[: len(stream.reads)]
         torch.testing.assert_close(torch.tensor(stream.log_probs).to(expected), expected)
@@ -217,7 +210,7 @@ def test_forced_pass_is_what_streaming_does(kind: str) -> None:
 def constant(energy: float) -> MMA:
     """Every head stops with the same probability everywhere."""
     torch.manual_seed(2)
-    system = enlarged(MMA(MMAConfig(DIMS)))
+    system = enliven(MMA(MMAConfig(DIMS)))
     with torch.no_grad():
         for layer in system.transformer.decoder:
             for linear, value in (
@@ -255,14 +248,14 @@ def test_padding_changes_nothing(kind: str) -> None:
     """MM-10."""
     torch.manual_seed(6)
     config = MMAConfig(DIMS, kind=kind, latency_weight=0.3, variance_weight=0.2)
-    assert_padding_changes_nothing(enlarged(MMA(config)), pairs([7, 4, 9, 1], [6, 8, 5, 1]))
+    assert_padding_changes_nothing(enliven(MMA(config)), pairs([7, 4, 9, 1], [6, 8, 5, 1]))
 
 
 @pytest.mark.parametrize(("kind", "weight"), [("lookback", "latency"), ("hard", "variance")])
 def test_latency_losses_reach_the_stopping_probabilities(kind: str, weight: str) -> None:
     """Without this gradient heads cannot learn when to stop."""
     torch.manual_seed(7)
-    system = enlarged(MMA(MMAConfig(DIMS, kind=kind)), 1.0)
+    system = MMA(MMAConfig(DIMS, kind=kind)).double().eval()
     system.validation_loss(pairs([7, 4], [6, 8])).parts[weight].sum().backward()
     for layer in system.transformer.decoder:
         own = layer.cross.stop_query if kind == "lookback" else layer.cross.query
@@ -271,7 +264,7 @@ def test_latency_losses_reach_the_stopping_probabilities(kind: str, weight: str)
 
 def test_noise_is_for_training_only() -> None:
     torch.manual_seed(8)
-    system = enlarged(MMA(MMAConfig(DIMS)))
+    system = enliven(MMA(MMAConfig(DIMS)))
     batch = pairs([7, 4], [6, 8])
     assert torch.equal(system.validation_loss(batch).total, system.validation_loss(batch).total)
     system.train()
@@ -296,8 +289,8 @@ class OnDiagonal(Monotonic):
 def test_certain_stops_on_the_diagonal_are_wait_k() -> None:
     """INV-9: losses of training and outputs of streaming."""
     torch.manual_seed(9)
-    wait_k = enlarged(WaitK(WaitKConfig(DIMS, k=OnDiagonal.k)))
-    system = enlarged(MMA(MMAConfig(DIMS, latency_weight=0.0)))
+    wait_k = enliven(WaitK(WaitKConfig(DIMS, k=OnDiagonal.k)))
+    system = enliven(MMA(MMAConfig(DIMS, latency_weight=0.0)))
     cross = partial(OnDiagonal, kind="lookback", noise=0.0)
     system.transformer = Transformer(DIMS, cross).double()
     missing, unexpected = system.load_state_dict(wait_k.state_dict(), strict=False)

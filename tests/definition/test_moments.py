@@ -9,7 +9,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lively.naive_hmt import naive_moments
+from naive_hmt import naive_moments
 
 from hmt.model.rows import NEVER, NOBODY, Row, Rows, plain_bias, same_lag_bias
 from hmt.systems.hmt import HMTKnobs, copies_of

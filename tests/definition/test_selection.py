@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from lively.naive_hmt import lively_hmt, naive_pass
+from lively import lively_hmt
+from naive_hmt import naive_pass
 from sacrebleu.metrics.bleu import BLEU
 
 from hmt.analysis.cases import choose, refusals

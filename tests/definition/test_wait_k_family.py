@@ -9,7 +9,7 @@ from typing import cast
 
 import pytest
 import torch
-from lively.random_systems import (
+from lively import (
     assert_close,
     batch_of,
     ended,

@@ -11,14 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from lively.naive_hmt import enliven, lively_hmt, small_dims
-from torch import Tensor
+from lively import enliven, lively_hmt, small_dims
+from torch import Tensor, nn
 
 from hmt.errors import UserError
 from hmt.models.fairseq import convert_fairseq
 from hmt.models.model import load
 from hmt.systems.contract import System
 from hmt.systems.full import Full, FullConfig
+from hmt.systems.parameters import ConfigT, KnobsT, MemoryT
 from hmt.text.symbols import SPECIALS
 
 LAYER = {
@@ -34,7 +35,7 @@ DECODER_LAYER = {
 }
 
 
-def fairseq_model(system: System, layout: str = "apart") -> dict[str, Tensor]:
+def fairseq_model(system: nn.Module, layout: str = "apart") -> dict[str, Tensor]:
     """The weights of a system under fairseq's names; `layout` is how attention is stored."""
     ours = {n.removeprefix("transformer."): t.detach() for n, t in system.state_dict().items()}
     theirs = OrderedDict({"encoder.version": torch.tensor([3.0])})
@@ -98,7 +99,9 @@ def dictionary(path: Path, size: int, mark: str = "w") -> Path:
 class Import:
     """A folder with a checkpoint and its dictionaries, ready to be damaged."""
 
-    def __init__(self, folder: Path, system: System, joint: bool = True) -> None:
+    def __init__(
+        self, folder: Path, system: System[ConfigT, KnobsT, MemoryT], joint: bool = True
+    ) -> None:
         dims = system.parts[0].dims
         self.folder, self.output = folder, folder / "model"
         self.checkpoint = folder / "checkpoint.pt"
@@ -133,7 +136,9 @@ def case(tmp_path: Path) -> Import:
     return Import(tmp_path, lively_hmt(0, 3, 4).float())
 
 
-def equal(system: System, directory: Path, tolerance: float = 1e-6) -> None:
+def equal(
+    system: System[ConfigT, KnobsT, MemoryT], directory: Path, tolerance: float = 1e-6
+) -> None:
     loaded = load(directory).system
     assert loaded.name == system.name
     mine, theirs = loaded.state_dict(), system.float().state_dict()
@@ -224,9 +229,9 @@ def test_settings_of_later_versions(case: Import) -> None:
 
 
 def plain_model(seed: int = 0) -> Full:
+    torch.manual_seed(seed)
     system = Full(FullConfig(small_dims(share_embeddings=True, tie_output=True)))
-    enliven(system, seed)
-    return system.eval()
+    return enliven(system).float()
 
 
 def test_a_plain_transformer_is_a_full_sentence_model(

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lively.random_systems import SYMBOLS, lively
+from lively import SYMBOLS, lively
 from model_directories import save
 
 from hmt.errors import UserError

@@ -17,6 +17,7 @@ from hmt.systems import build
 from hmt.systems.adaptive import Adaptive
 from hmt.systems.batch import make_batch
 from hmt.systems.contract import System
+from hmt.systems.parameters import ConfigT, KnobsT, MemoryT
 from hmt.text.symbols import EOS
 
 pytestmark = pytest.mark.slow
@@ -96,7 +97,7 @@ def learned(name: str) -> System:
     return train(name, updates, **config)
 
 
-def play(system: System, **knobs: Any) -> tuple[float, float]:
+def play(system: System[ConfigT, KnobsT, MemoryT], **knobs: Any) -> tuple[float, float]:
     """Share of right tokens, and by how many tokens writing lags behind on average."""
     draw = random.Random(2)
     pairs = [shifted(draw) for _ in range(200)]

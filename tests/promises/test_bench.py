@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from lively.random_systems import DIMS, lively, sentences
+from lively import DIMS, lively, sentences
 from typer.testing import CliRunner
 
 from hmt.bench import corpus, sessions, stream, training

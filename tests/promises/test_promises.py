@@ -88,12 +88,19 @@ def test_recipes_parse_and_state_command_cost_and_score(path: Path) -> None:
         from_plain(system.Knobs, stage.model.knobs, "knobs")
     head = path.read_text(encoding="utf-8").partition("\noutput = ")[0]
     assert f"hmt train {path.relative_to(ROOT)}" in head, "a recipe states its command at its top"
-    for word in ("Cost", "Reached"):
-        (stated,) = re.findall(rf"^# {word}: (.+)$", head, re.MULTILINE)
-        if not re.match(r"not (run|measured) ", stated):
-            assert re.search(r"\d", stated), f"{word} needs a figure: {stated}"
-    if "# Cost: not" not in head:
-        assert re.search(r"# Cost: .*\(\d{4}-\d\d-\d\d, commit [0-9a-f]{7}", head), "date, commit"
+    cost, reached = (
+        re.findall(rf"^# {word}: (.+)$", head, re.MULTILINE) for word in ("Cost", "Reached")
+    )
+    assert len(cost) == len(reached) == 1, "cost and score are stated once each"
+    if not cost[0].startswith(("not run ", "not measured ")):
+        assert re.search(r"\d (processor )?(seconds|minutes|hours|days)\b", cost[0]), "how long"
+        assert re.search(r"\(\d{4}-\d\d-\d\d, commit [0-9a-f]{7}", cost[0]), "date, commit"
+    if not reached[0].startswith(("not run ", "not measured ")):
+        assert re.match(r"sacreBLEU \d", reached[0]), "a score and its name"
+        results = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+        for figure in re.findall(r"\d+\.\d+", reached[0].partition(" for ")[0]):
+            found = re.search(rf"(?<![\d.]){re.escape(figure)}(?!\d)", results)
+            assert found, f"{figure} does not stand in docs/results.md"
 
 
 def test_versions_agree() -> None:

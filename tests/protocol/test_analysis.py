@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from lively.naive_hmt import lively_hmt, naive_pass
-from lively.random_systems import lively
+from lively import lively, lively_hmt
 from matplotlib.lines import Line2D
 from matplotlib.text import Text
 from model_directories import save
+from naive_hmt import naive_pass
 
 from hmt.analysis.curves import Axes, read_curves
 from hmt.analysis.explanation import END, Explanation, explain, explain_record

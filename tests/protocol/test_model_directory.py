@@ -1,6 +1,5 @@
 """The model directory: what may stand in it, and that it is usable at any instant."""
 
-import dataclasses
 import json
 import shlex
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from conftest import ROOT
-from lively.random_systems import lively
+from lively import lively
 from model_directories import save
 from safetensors.torch import load_file
 
@@ -19,6 +18,7 @@ from hmt.files import drafting
 from hmt.models.directory import load_system, read_config
 from hmt.models.model import PRETRAINED
 from hmt.models.weights import unshared
+from hmt.plain import to_plain
 from hmt.text.tokenizer import word_tokenizer
 from hmt.training import load_recipe
 
@@ -177,5 +177,5 @@ def test_what_ships_is_what_its_recipe_writes() -> None:
         if name != "dims":
             assert shipped.config[name] == value
     assert shipped.config["dims"].items() >= last.config["dims"].items()
-    assert shipped.knobs == dataclasses.asdict(hmt.load().system.knobs(**last.knobs))
+    assert shipped.knobs == to_plain(hmt.load().system.knobs(**last.knobs))
     assert all("/" not in name for name in shipped.facts["averaged"])

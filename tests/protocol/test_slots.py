@@ -3,7 +3,7 @@
 import random
 
 import pytest
-from lively.naive_hmt import VOCABULARY, lively_hmt, random_tokens
+from lively import HMT_SYMBOLS, lively_hmt, random_tokens
 
 from hmt.models.model import Model
 from hmt.streaming.engine import Engine
@@ -23,7 +23,7 @@ def system() -> HMT:
 def test_resizing_changes_nothing_but_memory(system: HMT) -> None:
     """Planted bugs: slots copied in another order; registers or sums forgotten."""
     draw = random.Random(1)
-    sources = [random_tokens(draw, 30, VOCABULARY) for _ in range(5)]
+    sources = [random_tokens(draw, 30, HMT_SYMBOLS) for _ in range(5)]
     expected = {n: s.target for n, s in Engine(system, 5).translate(sources)}
     engine = Engine(system, 2)
     streams = [engine.open() for _ in range(2)]
@@ -50,7 +50,7 @@ def test_memory_shrinks_when_nothing_long_is_open(system: HMT) -> None:
     engine = Engine(system, 8)
     small = engine.caches[0].bytes
     long = engine.open()
-    engine.push(long, random_tokens(random.Random(2), 300, VOCABULARY))
+    engine.push(long, random_tokens(random.Random(2), 300, HMT_SYMBOLS))
     engine.advance([long])
     assert engine.caches[0].bytes > 2 * small
     engine.close(long)

@@ -1,4 +1,4 @@
-"""Quality-latency curves as they stand in scores.json, one directory per system."""
+"""Quality-latency curves read from scores.json, one directory per system."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -175,7 +175,7 @@ def _names(points: Sequence[Point]) -> list[str]:
 
 
 def _at(table: Any, *keys: str) -> Any:
-    """The value at nested keys, None where the way there ends."""
+    """The value at nested keys; None if a key is missing."""
     for key in keys:
         table = table.get(key) if isinstance(table, dict) else None
     return table
@@ -189,7 +189,7 @@ def _interval(point: Point, *keys: str) -> Interval | None:
 
 
 def _notes(point: Point, axes: Axes) -> list[str]:
-    """What the numbers of a point mean, a sentence each, as scores.json says it."""
+    """What the numbers of a point mean, one sentence each, quoted from scores.json."""
     notes = []
     if text := _at(point, "conventions", "quality", axes.quality):
         signature = _at(point, "signatures", axes.quality)

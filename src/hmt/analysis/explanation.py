@@ -1,4 +1,4 @@
-"""Why a translation went as it did: its states, in data from which page and picture are drawn."""
+"""Why a translation came out as it did: the data that page and picture are drawn from."""
 
 import dataclasses
 import json
@@ -113,7 +113,7 @@ def explain(model: Model, sentence: str, layer: int | None = None, **knobs: Any)
 def explain_record(
     record: Record, model: Model | None = None, layer: int | None = None
 ) -> Explanation:
-    """Explain a translation that was done before.
+    """Explain a translation made earlier.
 
     With the model that did it, each state also shows the words it would have written and where it
     looked; the record alone has reads and confidences. `layer` is a decoder layer, from 1; the
@@ -181,7 +181,7 @@ def _states(
 def _done_again(
     model: Model, record: Record, layer: int | None
 ) -> tuple[dict[tuple[int, int], Seen], dict[tuple[int, int], str]]:
-    """Run the record's translation once more: what states saw, and how their tokens are shown."""
+    """Replay the record's translation: what its states saw, and how their tokens are displayed."""
     layers = len(model.system.parts[0].decoder)
     if layer is not None and not 1 <= layer <= layers:
         raise UserError(f"There is no decoder layer {layer}; the model has layers 1 to {layers}.")
@@ -206,7 +206,7 @@ def _done_again(
 
 
 def _shown(tokenizer: Tokenizer, before: int | None, id: int) -> str:
-    """A token as a reader sees it after another one: with dots where it goes on with a word."""
+    """A token as displayed after another one: with dots where it continues a word."""
     if id == EOS:
         return END
     piece = tokenizer.pieces[id]

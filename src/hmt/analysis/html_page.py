@@ -1,4 +1,4 @@
-"""The page of one sentence: a single HTML file that needs no network and no program."""
+"""The page of one sentence: a single HTML file that needs no network and no server."""
 
 import base64
 import hashlib
@@ -215,6 +215,6 @@ def _state(i: int, token: Written, n: int, state: State) -> str:
 
 
 def _cut(text: str) -> str:
-    """Text of a cell: one line, cut by the page if it is very long, whole when pointed at."""
+    """Text of a cell: one line, truncated if very long, shown in full on hover."""
     title = f' title="{escape(text)}"' if len(text) > 12 else ""
     return f'<span class="cut" dir="auto"{title}>{escape(text)}</span>'

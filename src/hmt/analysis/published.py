@@ -12,12 +12,12 @@ METRICS = ("AL", "AP", "CW", "DAL")
 
 
 def published_names() -> list[str]:
-    """The settings that the paper has numbers of."""
+    """The settings for which the paper prints numbers."""
     return list(_content()["settings"])
 
 
 def published(name: str, axes: Axes) -> Curve:
-    """One of the paper's tables. It has BLEU, and latency in tokens; nothing else compares."""
+    """One of the paper's tables: only BLEU, and latency in tokens, are comparable."""
     content = _content()
     if name not in content["settings"]:
         raise UserError(

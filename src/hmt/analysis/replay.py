@@ -1,9 +1,9 @@
-"""A translation done again with its words given, to see what every state would have written.
+"""Replay a translation with its target forced, to see what every state would have written.
 
 Shapes: N rows of a pass, J source tokens, H heads, V vocabulary.
 
-A record says what a model did.  What its states would have written instead, and where they looked,
-is seen by watching a second run of the engine with the written tokens forced.
+A record holds what a model did.  What its states would have written instead, and where they
+attended, is observed in a second run of the engine with the written tokens forced.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Does confidence know what is right?  Accuracy by confidence, BLEU by probability of a selection.
+"""Is confidence calibrated?  Accuracy by confidence, BLEU by probability of the selection.
 
 Forced pairs are the lines of `hmt score`; per target token they have the moments, the confidences
 and the correctness of all its states.  Records are translations.
@@ -22,7 +22,7 @@ Forced = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Group:
-    """Some states or sentences that are alike: between which values, how many, what they reach."""
+    """A group of similar states or sentences: its range of values, its size, its score."""
 
     low: float
     high: float

@@ -1,4 +1,4 @@
-"""Curves as a table in Markdown or LaTeX, with what the numbers mean below."""
+"""Curves as a table in Markdown or LaTeX, with notes on what the numbers mean."""
 
 from collections.abc import Sequence
 
@@ -93,7 +93,7 @@ def _setting(point: CurvePoint, curve: Curve) -> str:
 
 
 def _notes(curves: Sequence[Curve]) -> list[str]:
-    """Each convention once, named after its systems where not all that we measured share it."""
+    """Each convention once, with the systems it applies to unless it applies to all we measured."""
     measured = [curve.label for curve in curves if not curve.is_published]
     owners: dict[str, list[str]] = {}
     for curve in curves:

@@ -71,9 +71,9 @@ def _chosen(explanation: Explanation, i: int, token: Written) -> str:
 
 
 def _is_due(explanation: Explanation, token: Written) -> bool:
-    """Whether a token had to be written: its last state says so with full confidence.
+    """Whether a token had to be written, as the full confidence of its last state shows.
 
-    Where every token has it, as with systems that write once all heads have stopped, it says
+    Where every token has it, as in systems that write once all heads have stopped, it means
     nothing.
     """
     tells = any(other.selected.confidence not in (None, 1.0) for other in explanation.target_tokens)

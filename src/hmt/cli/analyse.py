@@ -300,14 +300,14 @@ def state_loss(
     chosen = differing(translated["with"], translated["without"]) if index is None else index
     if chosen >= (count := len(translated["with"])):
         raise UserError(f"There is no sentence {chosen}; there are {count}, counted from 0.")
-    told = {
+    explained = {
         f"{name.capitalize()} the state loss": explain_record(records[chosen], models[name])
         for name, records in translated.items()
     }
     output.mkdir(parents=True, exist_ok=True)
-    for name, explanation in zip(named, told.values(), strict=True):
+    for name, explanation in zip(named, explained.values(), strict=True):
         write_atomically(output / f"{name}.png", png(explanation))
-    page = gallery(list(told.items()), "Effect of the state loss")
+    page = gallery(list(explained.items()), "Effect of the state loss")
     write_atomically(output / "state-loss.html", page)
     figure = bar_figure(found, "state, from the earliest", "correct tokens (%)")
     texts = {name: records[chosen].prediction for name, records in translated.items()}
@@ -338,13 +338,13 @@ def cases(
 
     loaded = open_model(model, device, trust=trust)
     chosen = choose(read_records(records / "records.jsonl" if records.is_dir() else records))
-    told = [(case.title, explain_record(case.record, loaded)) for case in chosen]
+    explained = [(case.title, explain_record(case.record, loaded)) for case in chosen]
     output.mkdir(parents=True, exist_ok=True)
     data = []
-    for n, (case, (title, explanation)) in enumerate(zip(chosen, told, strict=True), 1):
+    for n, (case, (title, explanation)) in enumerate(zip(chosen, explained, strict=True), 1):
         write_atomically(output / f"case-{n}.png", png(explanation))
         texts = {k: getattr(explanation, k) for k in ("source", "prediction", "reference")}
         reasons = [wait.sentence for wait in waits(explanation)]
         data.append({"title": title, "index": case.record.index, **texts, "waits": reasons})
-    write_atomically(output / "cases.html", gallery(told, "Case studies"))
+    write_atomically(output / "cases.html", gallery(explained, "Case studies"))
     write_analysis(output, "cases", {"cases": data}, None)

@@ -123,7 +123,7 @@ def build_agent(name: str, arguments: list[str]) -> Any:
 
 
 def answers(agent: Any, words: list[str]) -> list[str]:
-    """What an agent says to each word, as SimulEval would ask it; "</s>" where it ends."""
+    """An agent's output for each word, as SimulEval would request it; "</s>" where it ends."""
     segments = _imported("simuleval.data.segments")
     agent.reset()
     found: list[str] = []

@@ -1,11 +1,11 @@
-"""Layers with pre-packed weights for live passes of a few rows, once the weights are final.
+"""Half the time per product in live passes of a few rows: weights packed once they are final.
 
 Shapes: N rows, D inputs, E outputs.
 
 A live pass has as many rows as a token has states, four to eight.  With so few, an ordinary product
-with a large matrix spends most of its time on packing the weights; packed once, it takes half
-the time.  With a small matrix the way of PyTorch to its layers (hooks, parameters that are looked
-up) takes as long as the product; a layer that holds its weights and is called directly does not.
+with a large matrix spends most of its time on packing the weights, so they are packed in advance.
+With a small matrix, PyTorch's overhead per layer (hooks, looking up parameters) takes as long as
+the product; a layer that holds its weights and is called directly avoids it.
 """
 
 from collections.abc import Callable

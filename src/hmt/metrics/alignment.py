@@ -87,7 +87,7 @@ def read_shares(
     source_lengths: Sequence[int],
     target_lengths: Sequence[int],
 ) -> dict[str, dict[str, Any]]:
-    """How many target words had all their source words read; reads (I), lengths are tokens a word.
+    """How many target words had all their source words read; reads (I), lengths in tokens per word.
 
     A target word is chosen by its first token, so what was read then counts; a source word is
     read when its last token is. Words without any link say nothing about the policy and are left

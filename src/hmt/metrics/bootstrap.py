@@ -1,4 +1,4 @@
-"""Resampling of sentences: how sure a corpus score is, and whether two systems differ.
+"""Resampling of sentences: how certain a corpus score is, and whether two systems differ.
 
 N sentences, S sufficient statistics per sentence, B resamples. Every corpus score here is a
 function of sums over sentences, so a resample is a product of draws and a table.

@@ -1,4 +1,4 @@
-"""What each number of a scores.json means, in words that stand beside it."""
+"""What each number of a scores.json means, in the words stored beside it."""
 
 from collections.abc import Sequence
 

@@ -2,7 +2,7 @@
 
 X source length, Y written length, R reference length; delays are the Y amounts of source that had
 been read when each unit was written. All are counted in one unit. Whole numbers go through whole
-numbers up to one last division, so the result is the float nearest to the true fraction.
+numbers up to one final division, so the result is the float nearest to the true fraction.
 """
 
 from bisect import bisect_left
@@ -144,10 +144,10 @@ def _lags(delays: Sequence[float], X: int, reference: int) -> dict[str, float | 
 
 
 def words_read(reads: Sequence[int], source_word_ends: Sequence[int]) -> list[int]:
-    """Source words that had come when so many tokens were read (I).
+    """Source words that had arrived when each number of tokens had been read (I).
 
-    Words come whole, so a word counts from its first piece on: what is written between two pieces
-    of a word is written after that word was given.
+    Words arrive whole, so a word counts from its first piece on: what is written between two pieces
+    of a word is written after that word arrived.
     """
     words = len(source_word_ends)
     return [
@@ -158,7 +158,7 @@ def words_read(reads: Sequence[int], source_word_ends: Sequence[int]) -> list[in
 def word_reads(
     reads: Sequence[int], source_word_ends: Sequence[int], target_word_outs: Sequence[int]
 ) -> list[int]:
-    """Source words that each target word waited for: those that had come when it was sure.
+    """Source words that had arrived when each target word was known to be complete.
 
     `target_word_outs` are the tokens that made sure each word was complete; a word that was still
     open when the translation ended was sure then.

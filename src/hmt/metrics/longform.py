@@ -1,7 +1,7 @@
 """Latency of running text: long-form metrics as OmniSTEval defines them, counted in source words.
 
-A talk is a text of many sentences, given word by word.  What was written is shared out to the
-reference sentences; each of these is then a segment with delays of its own, counted from its first
+A talk is a text of many sentences, given word by word.  The written words are assigned to the
+reference sentences; each of these is then a segment with its own delays, counted from its first
 source word.  X source words of a segment, Y words written for it, R reference words.
 """
 
@@ -66,7 +66,7 @@ class Segment:
 
 @dataclass(frozen=True)
 class Health:
-    """How far a re-segmentation can be trusted."""
+    """Indicators of how reliable a re-segmentation is."""
 
     similarity: float  # of aligned words, per reference word: 1 for the reference itself
     early: float  # share of words written before the sentence began that they were given to
@@ -75,7 +75,7 @@ class Health:
 
 
 def segments_of(talks: Sequence[Talk]) -> tuple[list[Segment], Health]:
-    """All segments of all talks in order, and how far they can be trusted."""
+    """All segments of all talks in order, and how reliable they are."""
     found: list[Segment] = []
     similarity, lost = 0.0, 0
     for talk in talks:
@@ -143,7 +143,7 @@ def _lags(segment: Segment, delays: Sequence[float]) -> list[float | None]:
 
 
 def _long_yaal(segment: Segment, delays: Sequence[float], length: int) -> float | None:
-    """Mean lag of the words written before the *talk* ended; sentences end, the speaker goes on."""
+    """Mean lag of the words written before the *talk* ended, not just their own sentence."""
     late = (n for n, delay in enumerate(delays) if delay >= segment.to_end)
     before = next(late, len(delays))
     return mean_lag(delays[:before], segment.source_length, length) if before else None

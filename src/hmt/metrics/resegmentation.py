@@ -2,7 +2,7 @@
 
 R reference words, W written words.  The rules are those of OmniSTEval's SoftSegmenter (Polák et
 al., "Better Late Than Never", arXiv 2509.17349): an alignment without gap costs that makes the sum
-of word similarities as large as possible; similar are words that share letters.
+of word similarities as large as possible; words are similar if they share letters.
 """
 
 import unicodedata
@@ -22,7 +22,7 @@ MATCH, SKIP_REFERENCE, SKIP_WRITTEN = 0, 1, 2
 
 @dataclass(frozen=True)
 class Resegmented:
-    """The written words of one talk, shared out to its reference sentences."""
+    """The written words of one talk, assigned to its reference sentences."""
 
     sentences: list[int | None]  # (W) of each written word; None: it belongs to none
     similarity: float  # summed over the aligned pairs
@@ -43,14 +43,14 @@ def resegment(references: Sequence[str], written: Sequence[str]) -> Resegmented:
 
 
 def fold(word: str) -> str:
-    """A word as it is compared: compatible characters are one, capitals are none."""
+    """A word as it is compared: compatibility-normalised and without capitals."""
     return unicodedata.normalize("NFKC", word).lower()
 
 
 class Similarities:
     """How similar reference and written words are: shared letters of all letters, 0 to 1.
 
-    Words repeat, so only different ones are compared with each other.
+    Words repeat, so only distinct ones are compared with each other.
     """
 
     def __init__(self, references: Sequence[str], written: Sequence[str]) -> None:
@@ -75,7 +75,7 @@ class Similarities:
 
 
 def _numbered(words: Iterable[str]) -> tuple[list[str], NDArray[np.int64]]:
-    """The different words, and the number of each word among them."""
+    """The distinct words, and the index of each word among them."""
     numbers: dict[str, int] = {}
     places = [numbers.setdefault(word, len(numbers)) for word in words]
     return list(numbers), np.array(places, dtype=np.int64)

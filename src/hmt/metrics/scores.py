@@ -19,7 +19,7 @@ PerSentence = list[dict[str, float | None] | None]
 
 @dataclass(frozen=True)
 class Scoring:
-    """What was asked of the scorer; every point carries it, so that it can be scored again."""
+    """The options of a scoring; every point stores them, so that it can be scored again."""
 
     tokenize: str = "13a"
     seconds_per_word: float | None = None

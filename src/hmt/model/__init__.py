@@ -1,1 +1,1 @@
-"""The Transformer over rows, the moments its rows live at, the recursions over them."""
+"""The Transformer over rows, and the recursions over reading and writing."""

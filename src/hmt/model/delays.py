@@ -1,4 +1,4 @@
-"""Latency as a differentiable number, for training losses.
+"""Differentiable latency, for training losses.
 
 Shapes: B sentences, I target tokens, J source tokens.  A *delay* is the number of source tokens
 read when a target token is written: here its expectation, a fraction with a gradient.
@@ -27,8 +27,8 @@ def differentiable_average_lagging(
 ) -> Tensor:
     """DAL: the mean over tokens of the largest lag so far. (B, I), (B,), (B,) -> (B,)
 
-    The lag of token i is its delay minus (i - 1) J / I.  The usual recursion, which gives every
-    token at least the time of one, is the running maximum of these lags.
+    The lag of token i is its delay minus (i - 1) J / I.  The usual recursion, in which every
+    token takes at least one step of time, equals the running maximum of these lags.
     """
     steps = delays.shape[1]
     pace = source_length / target_length.to(delays.dtype)  # source tokens per target token
@@ -38,7 +38,7 @@ def differentiable_average_lagging(
 
 
 def poisson_hazards(mean: Tensor, length: Tensor, moments: int) -> tuple[Tensor, Tensor]:
-    """Log-probability to write at j, and to wait, if delays are Poisson on 1..J_b.
+    """Log-probability of writing at j, and of waiting, for Poisson delays on 1..J_b.
 
     (B, I), (B,) -> (B, I, J) twice; at and beyond the last moment writing is certain
     """

@@ -11,7 +11,7 @@ for both moves one sweep over the anti-diagonals gives the weight of arriving in
 - Emission set to 1 gives the probability of each moment, hence expected delays.
 - Maximum instead of sum gives the best path.  Posteriors are gradients of the log-likelihood.
 
-Weights are log-probabilities; `moments.NEVER` stands for zero.
+Weights are log-probabilities; `rows.NEVER` stands for zero.
 """
 
 import torch

@@ -23,7 +23,7 @@ class Packing:
 
     @classmethod
     def of(cls, counts: Sequence[int], device: torch.device) -> "Packing":
-        """`counts` rows side by side in each line of the rectangle."""
+        """The packing of `counts` rows, left-aligned in each line of the rectangle."""
         batch, width = len(counts), max(counts)
         if sum(counts) == batch * width:
             return cls(batch, width)

@@ -51,7 +51,7 @@ class Rows:
         last: Tensor | None = None,
         copies: Tensor | None = None,
     ) -> "Rows":
-        """Rows of a training pass; what is not given is as in `Row`. (B, Q) each"""
+        """Rows of a training pass; other columns take the defaults of `Row`. (B, Q) each"""
         zeros = torch.zeros_like(target)
         if copies is None:
             copies = torch.ones_like(target)

@@ -186,7 +186,7 @@ class Transformer(nn.Module):
     ) -> Tensor:
         """Source states, causal; with `remember`, of new tokens after older ones. (B, Q) -> (N, D)
 
-        `keys` is how many positions `remember` returns; without it the tokens are all there is.
+        `keys` is how many positions `remember` returns; without it there are only `tokens`.
         """
         batch, width = tokens.shape
         packing = packing or Packing(batch, width)
@@ -216,13 +216,13 @@ class Transformer(nn.Module):
         return [layer.cross.read(h) for layer in self.decoder]  # type: ignore[union-attr, operator]
 
     def read(self, h: Tensor) -> list[Tensor]:
-        """The same, as it is looked at. (B, J, D) -> (P, B, H, J, D / H) each"""
+        """The same, laid out for attention. (B, J, D) -> (P, B, H, J, D / H) each"""
         return [split_parts(x, self.dims.heads, self.dims.width) for x in self.keep(h)]
 
     def decode(
         self, tokens: Tensor, source: list[Tensor], at: Pass, remember: Remember | None = None
     ) -> DecoderOutput:
-        """Rows fed with the token before them. (N,), source per layer -> packed states (N, D)"""
+        """Decode rows, each given its preceding token. (N,), source per layer -> states (N, D)"""
         x = self.embed(self.target_embedding, tokens, at.packing.pack(at.rows.target) - 1)
         reports, weights = [], []
         for n, layer in enumerate(self.decoder):

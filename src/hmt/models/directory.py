@@ -27,6 +27,7 @@ from hmt.models.weights import (
 from hmt.plain import from_plain, json_object, shortened, to_plain
 from hmt.systems import build, is_foreign, system_named
 from hmt.systems.contract import System
+from hmt.systems.parameters import ConfigT, KnobsT, MemoryT
 
 FORMAT = 1
 WEIGHTS, CONFIG, CARD_FILE = "model.safetensors", "config.json", "README.md"
@@ -82,7 +83,7 @@ def check_languages(languages: tuple[str, str] | None) -> None:
             )
 
 
-def describe(system: System, name: str = "", **more: Any) -> ModelConfig:
+def describe(system: System[ConfigT, KnobsT, MemoryT], name: str = "", **more: Any) -> ModelConfig:
     """The configuration of a system, by its own or another name; `more` are further fields."""
     known = {
         "format": FORMAT,

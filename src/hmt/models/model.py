@@ -19,7 +19,8 @@ from hmt.streaming.events import Event
 from hmt.streaming.record import Record
 from hmt.streaming.recording import record_of
 from hmt.streaming.session import KEPT_SENTENCES, Session
-from hmt.systems.contract import System
+from hmt.systems.contract import System, of_some_type
+from hmt.systems.parameters import ConfigT, KnobsT, MemoryT
 from hmt.systems.stream import Stream
 from hmt.text.capitals import CapitalsReader
 from hmt.text.language_pair import Tokenizers, open_tokenizers
@@ -33,7 +34,7 @@ class Model:
 
     def __init__(
         self,
-        system: System,
+        system: System[ConfigT, KnobsT, MemoryT],
         tokenizers: Tokenizers,
         config: ModelConfig | None = None,
     ) -> None:
@@ -45,7 +46,7 @@ class Model:
                     f"The {side} tokenizer has {tokenizer.size} symbols but the model {size}: they "
                     "do not belong together; put back the tokenizer the model was trained with."
                 )
-        self.system = system.eval()
+        self.system = of_some_type(system.eval())
         self.tokenizers = tokenizers
         self.source_tokenizer, self.target_tokenizer = tokenizers
         self.config = config or describe(system)
@@ -85,7 +86,7 @@ class Model:
         )
 
     def engine(self, slots: int = 1) -> Engine:
-        """An engine that writes as the model's configuration says."""
+        """An engine for this model, which avoids loops if the model's configuration does."""
         return Engine(self.system, slots, avoids_loops=self.config.avoids_loops)
 
     def translate(self, lines: Sequence[str], batch: int = 64, **knobs: Any) -> list[Record]:
@@ -117,7 +118,9 @@ class Model:
                 )
         settings = self.knobs(**knobs)
         spoken = [n for n, source in enumerate(sources) if source]
-        nothing = Stream(slot=0, knobs=settings, memory=None, source=[EOS], source_ended=True)
+        nothing: Stream = Stream(
+            slot=0, knobs=settings, memory=None, source=[EOS], source_ended=True
+        )
         for n, source in enumerate(sources):
             if not source:  # where there is no source, nothing is written
                 yield n, self.record(nothing, lines[n], n)

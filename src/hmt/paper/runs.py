@@ -1,4 +1,4 @@
-"""What a run directory says about its training: whether it is finished, at what cost, from what."""
+"""What a run directory records about its training: whether it is finished, its cost, its origin."""
 
 import json
 import re
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hmt.errors import UserError
+from hmt.models.directory import read_config
 from hmt.training.journal import LOG
 from hmt.training.recipe import Recipe, load_recipe
 
@@ -34,12 +35,11 @@ def is_finished(run: Path, recipe: Path, overrides: Sequence[str]) -> bool:
 
 
 def run_facts(run: Path) -> dict[str, Any] | None:
-    """What the model directory of a run says about its weights; None if there is none yet."""
+    """What the model directory of a run records about its weights; None if there is none yet."""
     try:
-        facts = json.loads((run / "config.json").read_text(encoding="utf-8"))["facts"]
-    except (OSError, ValueError, KeyError, TypeError):
+        return read_config(run).facts
+    except UserError:
         return None
-    return facts if isinstance(facts, dict) else None
 
 
 def training_seconds(run: Path) -> float | None:

@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from hmt.models.directory import WEIGHTS
 from hmt.paper.plan import Place, Step
 from hmt.paper.runs import checked_recipe, is_finished, stated_seconds
 
 TEST = "test_2016_flickr"
 SECONDS_PER_POINT = 15.0  # 1,000 captions through a small model, and 1,000 resamples of scores
-MODEL = "model.safetensors"
 
 
 def test_files(place: Place) -> tuple[Path, Path]:
@@ -57,7 +57,7 @@ def train(
         f"train {name}",
         ("train", str(path), *words),
         (path, *(step.output for step in before)),
-        run / MODEL,
+        run / WEIGHTS,
         None if seconds is None else seconds * share,
         is_training=True,
         needs=before,

@@ -2,10 +2,10 @@
 
 Shapes: B candidates, I target tokens, J source tokens.
 
-A model that ends a sentence while source still comes has usually read into the next one.  Which
-words belong to the sentence is a question that the model can answer: of all ways to end the source
-behind one of the last words, the right one makes the written sentence *and its end* most probable.
-A missing word makes the text improbable, a word too many makes the end improbable.
+A model that ends a sentence while source is still arriving has usually read into the next one.
+The model itself can say which words belong to the sentence: among all ways to end the source after
+one of the last words, the right one makes the written sentence *and its end* most probable.
+A missing word makes the text improbable; a superfluous word makes the end improbable.
 """
 
 from collections.abc import Sequence

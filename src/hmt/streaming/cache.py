@@ -53,7 +53,7 @@ class Shelf:
             first.narrow(self.axis, 0, length).copy_(chosen)
 
     def places(self, slots: Tensor, at: Tensor) -> Tensor:
-        """Where rows stand when slots lie one after another. (N,) twice -> (N,)"""
+        """Flat indices of rows, slot after slot. (N,) twice -> (N,)"""
         return torch.add(at, slots, alpha=self.capacity)
 
     def put(self, n: int, place: Tensor, values: Tensor) -> None:
@@ -69,7 +69,7 @@ class Shelf:
 class HeadShelf(Shelf):
     """What attention looks at: P parts (keys, values, ...), (P, S, H, C, D / H) per layer.
 
-    A head's keys lie together: looking at hundreds of rows then takes two thirds of the time.
+    A head's keys are contiguous, so attending to hundreds of rows takes a third less time.
     """
 
     axis = 3
@@ -86,7 +86,7 @@ class HeadShelf(Shelf):
         self.before = (self.parts * self.heads + torch.arange(self.heads, device=device)).view(-1)
 
     def places(self, slots: Tensor, at: Tensor) -> Tensor:
-        """Where all heads and parts of rows stand. (N,) twice -> (N * P * H,)"""
+        """Flat indices of rows in all heads and parts. (N,) twice -> (N * P * H,)"""
         first = torch.add(at, slots, alpha=self.heads * self.capacity)
         return torch.add(first[:, None], self.before, alpha=self.capacity).view(-1)
 
@@ -155,7 +155,7 @@ class Cache:
 
     @property
     def bytes(self) -> int:
-        """Memory of all slots."""
+        """Memory used by all slots."""
         shelves = (self.encoder, self.source, self.sums, self.rows, self.records)
         tensors = [tensor for shelf in shelves for tensor in shelf.tensors] + self.registers
         return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
@@ -173,7 +173,7 @@ class Cache:
         self.records.grow(rows)
 
     def describe(self, slots: Tensor, at: Tensor, rows: Tensor) -> None:
-        """Say what new rows are. (N,) twice, (N, F)"""
+        """Store the columns of new rows. (N,) twice, (N, F)"""
         self.records.put(0, self.records.places(slots, at), rows)
 
     def mark_written(self, rows: list[tuple[int, int]]) -> None:

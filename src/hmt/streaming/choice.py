@@ -14,7 +14,7 @@ from hmt.text.symbols import EOS, FIRST_WRITABLE
 
 Token = TypeVar("Token", int, str)
 
-# How often a pattern of 1, 2, 3 ... tokens may stand in a row: "100000" and "ha ha ha" may.
+# How often a pattern of 1, 2, 3 ... tokens may repeat: "100000" and "ha ha ha" are allowed.
 MOST_REPEATS = (5, 3, 3, 3, 3, 3, 3, 3)
 
 
@@ -42,7 +42,7 @@ def banned_token(stream: Stream, avoids_loops: bool) -> int | None:
 
 
 def loop_token(target: Sequence[Token]) -> Token | None:
-    """The token that would go round once more, if the end of `target` is a loop already."""
+    """The token that would repeat the loop once more, if `target` already ends in one."""
     for period, most in enumerate(MOST_REPEATS, 1):
         tail = target[-period * most :]
         if len(tail) == period * most and tail[period:] == tail[:-period]:

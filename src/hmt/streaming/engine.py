@@ -1,4 +1,4 @@
-"""The one read/write loop: it advances any set of streams together, each at its own place.
+"""The one read/write loop: it advances any set of streams together, each at its own position.
 
 Shapes: B streams of this pass, Q rows (padded), N rows (packed), C cached rows, D width.
 
@@ -22,7 +22,8 @@ from hmt.model.rows import PADDING, Row, Rows, source_bias
 from hmt.model.vocabulary import at_least_float32
 from hmt.streaming.cache import Cache
 from hmt.streaming.choice import choose
-from hmt.systems.contract import PassOutput, System
+from hmt.systems.contract import PassOutput, System, of_some_type
+from hmt.systems.parameters import ConfigT, KnobsT, MemoryT
 from hmt.systems.stream import Plan, Read, Stream, Write
 from hmt.text.symbols import EOS, PAD
 
@@ -54,24 +55,24 @@ class Placed:
 
 
 Watch = Callable[[Sequence[Stream], Sequence[Plan], PassOutput], None]
-"""Is shown every pass before its decisions: the streams, their planned rows, what was computed."""
+"""Called after every pass, before its decisions, with streams, planned rows and output."""
 
 
 class Engine:
     """Slots for streams of one system, and the loop that advances them.
 
-    The engine of somebody who explains has a `watch`: only then are attention weights computed.
+    With a `watch`, as in `hmt explain`, attention weights are computed too.
     """
 
     def __init__(
         self,
-        system: System,
+        system: System[ConfigT, KnobsT, MemoryT],
         slots: int = 1,
         clock: Callable[[], float] = time.monotonic,
         avoids_loops: bool = False,
         watch: Watch | None = None,
     ) -> None:
-        self.system = system.eval()
+        self.system = of_some_type(system.eval())
         self.avoids_loops = avoids_loops
         self.watch = watch
         self.parts = system.parts
@@ -109,7 +110,7 @@ class Engine:
 
     @torch.inference_mode()
     def resize(self, slots: int, streams: Sequence[Stream]) -> None:
-        """Have another number of slots, each no larger than the open streams (all of them) need."""
+        """Change the number of slots; `streams` are all open ones, caches shrink to fit them."""
         assert len(streams) <= slots, "every open stream keeps a slot"
         old, index = self.caches, self._tensor([s.slot for s in streams]).long()
         self.caches = [Cache(part, slots, self.system.register_shape) for part in self.parts]
@@ -134,7 +135,7 @@ class Engine:
 
     @torch.inference_mode()
     def advance(self, streams: Sequence[Stream]) -> None:
-        """Go on until every stream has ended or waits for source that has not arrived."""
+        """Run until every stream has ended or waits for source that has not arrived."""
         streams = list(streams)
         while streams := self.round(streams):
             pass
@@ -168,7 +169,7 @@ class Engine:
 
     @torch.inference_mode()
     def round(self, streams: Sequence[Stream]) -> list[Stream]:
-        """One pass for every stream that can go on; returns those that could."""
+        """Run one pass for every stream that can continue; return those that could."""
         planned: list[list[tuple[Stream, Plan]]] = [[] for _ in self.parts]
         for stream in streams:
             plan = self._next_plan(stream)
@@ -181,7 +182,7 @@ class Engine:
         return [stream for group in planned for stream, _ in group]
 
     def _next_plan(self, stream: Stream) -> Plan | None:
-        """Read what has arrived until the system plans rows, or nothing more can be done."""
+        """Read what has arrived until the system plans rows or has to wait."""
         while not (stream.target_ended or stream.halted):
             step: Plan | Read = Read(stream.waits_for)
             if stream.read >= stream.waits_for or stream.source_read:
@@ -195,7 +196,7 @@ class Engine:
         return None
 
     def _encode(self, part: int, streams: Sequence[Stream]) -> None:
-        """Encode what has arrived since last time; causal, so nothing looks ahead."""
+        """Encode what has arrived since the last call; causal, so nothing looks ahead."""
         new = [s for s in streams if s.encoded[part] < len(s.source)]
         if not new:
             return
@@ -252,7 +253,7 @@ class Engine:
             self._write(part, streams, output, writers)
 
     def _place(self, part: int, streams: list[Stream], plans: list[Plan]) -> Placed:
-        """Give the planned rows their places in the cache."""
+        """Assign the planned rows their places in the cache."""
         counts = [len(plan.rows) for plan in plans]
         starts = [s.rows[part] for s in streams]
         used = [start + n for start, n in zip(starts, counts, strict=True)]
@@ -359,7 +360,7 @@ def per_stream(values: tuple[float, ...], dtype: torch.dtype, device: torch.devi
 
 
 def fed(stream: Stream, row: Row) -> int:
-    """The token that a row is fed with: the one before its own."""
+    """The input token of a row: the target token before its own."""
     return stream.target[row.target - 2] if row.target > 1 else EOS
 
 

@@ -1,7 +1,8 @@
 """Words that a recogniser may still change: which part of its guesses is final.
 
-The engine cannot unread a word, so only what is final is translated.  A recogniser says how many
-words are final, or a word counts as final once two guesses in a row agree on it and on all before.
+The engine cannot unread a word, so only final words are translated.  Either the recogniser reports
+how many words are final, or a word counts as final once two consecutive guesses agree on it and on
+all words before it.
 """
 
 from collections.abc import Sequence
@@ -23,7 +24,7 @@ class Hypotheses:
 
     @property
     def conflicts(self) -> int:
-        """Committed words that a later guess of their utterance had otherwise, each once."""
+        """How many committed words a later guess of their utterance changed, each once."""
         return self._conflicts_before + len(self._contradicted)
 
     def update(self, guess: Sequence[str], committed: int | None = None) -> list[str]:
@@ -52,7 +53,7 @@ class Hypotheses:
         return new
 
     def _after_committed(self, guess: Sequence[str]) -> list[str]:
-        """The words of a guess behind those that were committed, wherever they now stand.
+        """The words of a guess after the committed ones, wherever those are now.
 
         A recogniser may change, drop or add a word that is final here; what follows is aligned by
         the longest common runs, and nothing that is final changes.
@@ -73,7 +74,7 @@ class Hypotheses:
 
 
 def _common(one: Sequence[str], other: Sequence[str]) -> int:
-    """Length of the common beginning; a mark or a capital more is no difference."""
+    """Length of the common prefix, ignoring punctuation marks and capitals."""
     count = 0
     for a, b in zip(one, other, strict=False):
         if _plain(a) != _plain(b):

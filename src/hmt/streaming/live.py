@@ -10,10 +10,11 @@ the model itself.  No word is dropped: what the model did not translate opens th
 import math
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 from hmt.limits import MAX_SENTENCE_TOKENS, MAX_WORD_CHARACTERS
+from hmt.plain import to_plain
 from hmt.streaming import events
 from hmt.streaming.engine import Engine
 from hmt.streaming.events import Ended, Event, Notice, Written
@@ -85,12 +86,12 @@ class Live:
 
     @property
     def is_idle(self) -> bool:
-        """Whether everything that was heard was given to the model."""
+        """Whether everything heard has been given to the model."""
         return not self._heard
 
     @property
     def waiting_words(self) -> int:
-        """Words that were heard and not given to the model yet."""
+        """Words heard but not yet given to the model."""
         return sum(isinstance(item, Word) for item in self._heard)
 
     @property
@@ -99,20 +100,21 @@ class Live:
         return 0.0 if self._began_at is None else self.engine.clock() - self._began_at
 
     def set(self, knobs: object, changed: Iterable[str]) -> dict[str, str]:
-        """Other settings: what may change within a sentence does, the rest waits for the next."""
+        """Change settings: movable ones at once, the others from the next sentence on."""
         changed = set(changed)
         self.knobs = knobs
         if self.sentence is None:
             return dict.fromkeys(changed, "now")
         movable = self.engine.system.MOVABLE & changed
         stream = self.sentence.stream
-        stream.knobs = replace(stream.knobs, **{name: getattr(knobs, name) for name in movable})
+        moved = {name: getattr(knobs, name) for name in movable}
+        stream.knobs = self.engine.system.knobs(**{**to_plain(stream.knobs), **moved})
         return {name: "now" if name in movable else "next_sentence" for name in changed}
 
     # ---- the loop's two calls
 
     def feed(self) -> Stream | None:
-        """Give the model what was heard; the stream to advance, None if there is nothing to do."""
+        """Give the model what was heard; return the stream to advance, or None if it can wait."""
         goes_on, self._goes_on = self._goes_on, False
         while self._heard and not (self.sentence is not None and self.sentence.end_reason):
             item = self._heard.popleft()
@@ -127,7 +129,7 @@ class Live:
         return self.sentence.stream if goes_on and self.sentence is not None else None
 
     def collect(self) -> list[Event]:
-        """What the stream wrote since last time, and the end of the sentence if it has come."""
+        """Events for what the stream wrote since the last call, and for the end of its sentence."""
         sentence = self.sentence
         found: list[Event] = list(self._notices)
         self._notices = []
@@ -146,14 +148,14 @@ class Live:
         return found
 
     def drop(self) -> None:
-        """Forget the open sentence and all that was heard since; what was written stays."""
+        """Discard the open sentence and everything heard since; text already written stays."""
         self._heard.clear()
         self._goes_on = False
         if self.sentence is not None:
             self._leave(self.sentence, len(self.sentence.words))
 
     def rebuild(self, engine: Engine) -> bool:
-        """Go on in another engine; whether the open sentence was written as before.
+        """Continue in another engine; return whether the open sentence came out as before.
 
         What was shown of it is not shown again.
         """
@@ -226,5 +228,5 @@ class Live:
 
 @lru_cache(maxsize=16)
 def _end_marks(tokenizer: Tokenizer) -> frozenset[int]:
-    """Pieces that are marks which end sentences; found once, not for every session."""
+    """Ids of the pieces that are sentence-ending marks; computed once per tokenizer."""
     return frozenset(id for id, piece in enumerate(tokenizer.pieces) if is_end_mark(piece.text))

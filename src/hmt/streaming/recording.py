@@ -1,9 +1,9 @@
 """From a stream to its record: what one translation did, in words and tokens."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from itertools import accumulate
 
+from hmt.plain import to_plain
 from hmt.streaming.record import Record
 from hmt.systems.stream import Stream
 from hmt.text.language_pair import Tokenizers
@@ -45,7 +45,7 @@ def record_of(
         log_probs=list(stream.log_probs),
         times=[t - start for t in stream.written_at],
         arrivals=[t - start for t in arrived_at[:J]],
-        settings=asdict(stream.knobs),
+        settings=to_plain(stream.knobs),
     )
 
 
@@ -57,7 +57,7 @@ def _clipped(seen: Mapping[int, float], read: int, most: int) -> dict[int, float
 
 def _word_ends(tokens: Sequence[int], tokenizer: Tokenizer, source: str) -> list[int]:
     """Index of the last token of each source word; (words,)."""
-    # Not from the pieces if it can be helped: an unknown piece may look like a word's end.
+    # Pieces are the last resort: an unknown piece may look like the end of a word.
     ends = [end - 1 for end in accumulate(len(tokenizer.encode(w)) for w in source.split())]
     arrived = len(tokens) - int(tokens[-1:] == [EOS])
     if (ends[-1] + 1 if ends else 0) == arrived:

@@ -22,7 +22,7 @@ class Word:
 
     text: str
     tokens: tuple[int, ...]
-    spoken: float | None = None  # when, as the caller says
+    spoken: float | None = None  # when, as the caller reports
 
     @property
     def says_something(self) -> bool:
@@ -62,7 +62,7 @@ class OpenSentence:
         return len(self.stream.source) + len(self._held)
 
     def give(self, word: Word) -> str | None:
-        """Take a word; return why the sentence ends with it, if it does."""
+        """Give the stream a word; return the reason if the sentence ends with it."""
         self._starts.append(self.length)
         self.words.append(word)
         self._held += word.tokens
@@ -81,9 +81,9 @@ class OpenSentence:
         self._finish()
 
     def rebuild(self, engine: Engine, stream: Stream) -> bool:
-        """Read everything again in another engine; whether what was shown was written again.
+        """Replay everything in another engine; return whether it wrote the text already shown.
 
-        Decoding is greedy and independent of other streams, so it is unless the engines differ.
+        Decoding is greedy and independent of other streams, so it does unless the engines differ.
         """
         old, self.engine, self.stream = self.stream, engine, stream
         stream.is_running, stream.stops = old.is_running, old.stops
@@ -111,7 +111,7 @@ class OpenSentence:
     # ---- the target
 
     def new_text(self) -> Iterator[tuple[int, str, bool]]:
-        """Tokens written since last time: index, text to append, whether its word is whole."""
+        """Tokens written since the last call: index, text to append, whether the word is whole."""
         while self._shown < len(self.stream.target):
             i, self._shown = self._shown, self._shown + 1
             if self.stream.target[i] != EOS:
@@ -140,7 +140,7 @@ class OpenSentence:
     def end(self) -> tuple[str, int]:
         """Why the sentence ended, and how many words belong to it, now that its text is over.
 
-        Only what the model had read decides, so that words which came early change nothing.
+        Only words the model had read count, so words that arrived early change nothing.
         """
         stream = self.stream
         read = self.words_read(stream.reads[-1] if stream.reads else 0)

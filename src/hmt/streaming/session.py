@@ -110,7 +110,7 @@ class Session:
     # ---- the dial
 
     def set(self, **knobs: object) -> dict[str, str]:
-        """Move the dial; says of each setting whether it applies "now" or from "next_sentence"."""
+        """Change settings; return for each whether it applies "now" or from "next_sentence"."""
         with self._alone():
             chosen = {**self._chosen, **knobs}
             applies = self._live.set(self._settings(**chosen), knobs)
@@ -170,7 +170,7 @@ class Session:
         return self._run()
 
     def _run(self) -> str:
-        """Work on all that was heard; return what was written."""
+        """Process everything heard; return the new text."""
         text = ""
         while (stream := self._live.feed()) is not None:
             self._last_stream = stream
@@ -190,7 +190,7 @@ class Session:
                 self.listener(event)
 
     def _forget(self) -> None:
-        """Bound the memory; in large steps, since every one of them moves what is kept."""
+        """Discard old sentences, in large steps because each one moves what is kept."""
         if len(self.records) > self._keep + max(1, self._keep // 10):
             del self.records[: -self._keep]
             first = self.records[0].index
@@ -198,7 +198,7 @@ class Session:
             del self.events[:start]
 
     def _warn(self) -> None:
-        """Report settings outside what the model was trained for, each once."""
+        """Report each setting outside the trained range once."""
         for message in self._engine.system.doubts(self._live.knobs):
             if message not in self._warnings:
                 self._warnings.add(message)
@@ -210,7 +210,7 @@ class Session:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Hold the session while one call works on it; a second thread is refused."""
+        """Reserve the session for one call; refuse a second thread."""
         if not self._lock.acquire(blocking=False):
             raise UserError(
                 "This session is in use by another thread or by its own listener: give every "

@@ -1,6 +1,6 @@
 """Whole words from write events: what captions, SimulEval and a terminal show.
 
-The pieces of a word may come one by one.  A word is whole once a piece ends it, another word
+The pieces of a word may be written one by one.  A word is whole once a piece ends it, another word
 begins, or its sentence is over.
 """
 

@@ -3,6 +3,7 @@
 import sys
 from importlib import import_module
 from pathlib import Path
+from typing import cast
 
 from hmt.errors import UserError
 from hmt.plain import from_plain
@@ -21,7 +22,7 @@ from hmt.systems.wait_k import WaitK
 
 __all__ = ["SYSTEMS", "build", "is_foreign", "system_named"]
 
-TABLE: tuple[type[System], ...] = (
+TABLE = (
     HMT,
     Full,
     WaitK,
@@ -33,13 +34,14 @@ TABLE: tuple[type[System], ...] = (
     GSiMT,
     ITST,
 )
-SYSTEMS: dict[str, type[System]] = {system.name: system for system in TABLE}
+# whoever looks one up by its name does not know the types of its knobs and memory
+SYSTEMS = {system.name: system for system in cast("tuple[type[System], ...]", TABLE)}
 
 
 def build(
     name: str, config: dict[str, object], where: str = "config", trust: bool = False
 ) -> System:
-    """A system from its name and its configuration as plain data; `where` is for messages."""
+    """Build a system from its name and plain configuration; `where` appears in error messages."""
     kind = system_named(name, trust)
     made: Configuration = from_plain(kind.Config, config, where)
     smoothing = getattr(made, "label_smoothing", 0.0)
@@ -49,12 +51,12 @@ def build(
 
 
 def is_foreign(name: str) -> bool:
-    """Whether a name is package.module:Class, a system of the user's own."""
+    """Whether the name has the form package.module:Class, a system defined outside hmt."""
     return ":" in name
 
 
 def system_named(name: str, trust: bool = False) -> type[System]:
-    """The class of a system by its name, or by package.module:Class if that is trusted."""
+    """Look up a system's class by name, or import package.module:Class if it is trusted."""
     if is_foreign(name):
         if not trust:
             raise UserError(
@@ -72,7 +74,7 @@ def system_named(name: str, trust: bool = False) -> type[System]:
 
 def _imported(name: str) -> type[System]:
     module, _, attribute = name.partition(":")
-    # the `hmt` command does not look for modules where the user stands, as `python -m hmt` does
+    # unlike `python -m hmt`, the `hmt` command does not search the current directory for modules
     if str(Path.cwd()) not in sys.path:
         sys.path.append(str(Path.cwd()))
     try:

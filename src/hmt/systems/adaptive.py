@@ -1,17 +1,17 @@
-"""Adaptive wait-k (Zheng et al. 2020): of several wait-k models, the current lag chooses one.
+"""Adaptive wait-k (Zheng et al. 2020): the current lag selects one of several wait-k models.
 
 Shapes: B sentences, I target tokens.
 
 With s tokens read and t written the lag is k = s - t, and M_k predicts y_{t+1}.  The token is
 written if M_k is sure enough (p >= rho_k), otherwise one more source token is read.  Nothing is
 trained: the M_k are wait-k models, or one multipath model.  M_k computes the target prefix with its
-own wait-k spans, which do not depend on the path really taken, so the rows of lag k stay valid in
+own wait-k spans, which do not depend on the path actually taken, so the rows of lag k stay valid in
 the cache.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import torch
 from torch import Tensor, nn
@@ -83,10 +83,10 @@ class Adaptive(TokenSystem[AdaptiveConfig, AdaptiveKnobs, Computed]):
         self.others = nn.ModuleList(Transformer(config.dims) for _ in config.lags[1:])
 
     @classmethod
-    def compose(cls, models: Sequence[System]) -> System:
-        """Of wait-k models with different k, or of one multipath model."""
+    def compose(cls, models: Sequence[System]) -> Self:
+        """Combine wait-k models with different k, or wrap one multipath model."""
         names = [model.name for model in models]
-        lags = tuple(model.config.k for model in models if model.name == WaitK.name)
+        lags = tuple(model.config.k for model in models if isinstance(model, WaitK))
         if names != [Multipath.name] and (not lags or len(set(lags)) < len(names)):
             raise UserError(
                 f"The {cls.name} system was given {', '.join(names) or 'no models'}"
@@ -115,11 +115,11 @@ class Adaptive(TokenSystem[AdaptiveConfig, AdaptiveKnobs, Computed]):
         return {"k_min": min(lags), "k_max": max(lags)} if lags else {}
 
     def part(self, k: int) -> int:
-        """The model that serves lag k: the one trained nearest to it."""
+        """Index of the model that serves lag k: the one trained at the nearest lag."""
         lags = self.config.lags or (k,)
         return min(range(len(lags)), key=lambda n: (abs(lags[n] - k), lags[n]))
 
-    # ---- what the composed models make of given targets
+    # ---- forced decoding with the composed models
 
     def forward_lag(self, batch: Batch, k: int) -> TokenPass:
         """M_k on its own wait-k spans."""
@@ -127,7 +127,7 @@ class Adaptive(TokenSystem[AdaptiveConfig, AdaptiveKnobs, Computed]):
         return self.forward_at(batch, moments, part=self.part(k))
 
     def loss(self, batch: Batch, knobs: AdaptiveKnobs) -> Loss:
-        """The mean over all lags: there is no training that would prefer one."""
+        """The mean over all lags: nothing is trained, so no lag is preferred."""
         each = [
             self.cross_entropy(batch, self.forward_lag(batch, k))
             for k in range(knobs.k_min, knobs.k_max + 1)
@@ -161,7 +161,7 @@ class Adaptive(TokenSystem[AdaptiveConfig, AdaptiveKnobs, Computed]):
             return Read(knobs.k_min + token - 1)
         missing = range(stream.memory.get(k, 0) + 1, token + 1)
         rows = [Row(i, min(k + i - 1, stream.read), lag=k) for i in missing]
-        # M_{k_max} may be asked the same again when the source has ended: see `decide_one`.
+        # M_{k_max} may be asked once more when the source has ended: see `decide_one`.
         return Plan(rows, part=self.part(k), drops_unless_written=k == knobs.k_max)
 
     def top(self, output: PassOutput) -> tuple[list[int], list[float]]:
@@ -183,7 +183,7 @@ class Adaptive(TokenSystem[AdaptiveConfig, AdaptiveKnobs, Computed]):
         return decisions
 
     def decide_one(self, stream: AdaptiveStream, plan: Plan, token: int, p: float) -> Read | Write:
-        """Write if M_k is sure of the token; the end is not believed while the source goes on."""
+        """Write if M_k is sure of the token; an end token is ignored until the source has ended."""
         knobs, k = stream.knobs, plan.rows[-1].lag
         has_choice = not stream.source_read and knobs.k_min < knobs.k_max
         is_early_end = has_choice and token == EOS

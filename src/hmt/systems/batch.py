@@ -23,7 +23,7 @@ class Batch:
 
     @property
     def inputs(self) -> Tensor:
-        """What the decoder is fed: the end token, then the target without its last. (B, I)"""
+        """Decoder input: the end token, then the target without its last token. (B, I)"""
         return torch.cat([torch.full_like(self.target[:, :1], EOS), self.target[:, :-1]], dim=1)
 
 

@@ -11,7 +11,7 @@ Whatever a translation in progress needs is in its Stream, and only `decide` cha
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import ClassVar, Generic
+from typing import ClassVar, Generic, Self, cast
 
 import torch
 from torch import Tensor, nn
@@ -64,12 +64,12 @@ class PassOutput:
 
 
 class System(nn.Module, Generic[ConfigT, KnobsT, MemoryT]):
-    """Base of all systems; a new one is a subclass in a file of its own and a line in SYSTEMS."""
+    """Base class of all systems; a new one is a subclass in its own file and a line in TABLE."""
 
     name: ClassVar[str]
     Config: ClassVar[type]
     Knobs: ClassVar[type]
-    Memory: ClassVar[type] = type(None)  # of a stream, fresh when it is called
+    Memory: ClassVar[type] = type(None)  # of a stream; called to make a fresh one
     MOVABLE: ClassVar[frozenset[str]] = frozenset()  # knobs that may change within a sentence
 
     transformer: Transformer
@@ -77,20 +77,20 @@ class System(nn.Module, Generic[ConfigT, KnobsT, MemoryT]):
 
     @property
     def parts(self) -> list[Transformer]:
-        """The Transformers that rows can be computed by."""
+        """The Transformers that can compute rows, usually just one."""
         return [self.transformer]
 
     @property
     def register_shape(self) -> tuple[int, ...] | None:
-        """Shape of what each layer's cross-attention carries from pass to pass: pointers, a sum."""
+        """Shape of the state that each cross-attention carries between passes: pointers, a sum."""
         return None
 
     def attention_setting(self, knobs: KnobsT) -> float:
-        """The one knob that cross-attention has to know: a threshold, a delay."""
+        """The one knob that cross-attention needs, such as a threshold or a delay."""
         return 0.0
 
     def knobs(self, **chosen: object) -> KnobsT:
-        """Inference settings: this model's defaults, some of them replaced."""
+        """Inference settings: this model's defaults, with the given ones replaced."""
         allowed = [f.name for f in fields(self.Knobs)]
         for key in chosen:
             if key not in allowed:
@@ -102,7 +102,7 @@ class System(nn.Module, Generic[ConfigT, KnobsT, MemoryT]):
         return knobs
 
     def default_knobs(self) -> dict[str, object]:
-        """Settings that follow from how the model was trained."""
+        """Defaults that depend on how the model was trained."""
         return {}
 
     def seeing_all(self, knobs: KnobsT) -> KnobsT:
@@ -110,7 +110,7 @@ class System(nn.Module, Generic[ConfigT, KnobsT, MemoryT]):
         return knobs
 
     def doubts(self, knobs: KnobsT) -> list[str]:
-        """Why these settings may serve this model badly, one sentence each."""
+        """Reasons why these settings may not suit this model, one sentence each."""
         return []
 
     # ---- training
@@ -120,7 +120,7 @@ class System(nn.Module, Generic[ConfigT, KnobsT, MemoryT]):
         return self.knobs()
 
     def validation_knobs(self) -> list[KnobsT]:
-        """The settings that validation takes the mean over: fixed, so that losses compare."""
+        """The settings that validation averages over: fixed, so that losses are comparable."""
         return [self.knobs()]
 
     def training_loss(self, batch: Batch, draw: random.Random) -> Loss:
@@ -143,12 +143,12 @@ class System(nn.Module, Generic[ConfigT, KnobsT, MemoryT]):
         raise NotImplementedError
 
     @classmethod
-    def compose(cls, models: "Sequence[System]") -> "System":
+    def compose(cls, models: "Sequence[System]") -> Self:
         """A system made of trained ones; most are trained themselves."""
         raise UserError(f"A {cls.name} model is trained, not composed: leave out models.")
 
     def inspect(self, batch: Batch, knobs: KnobsT) -> Sequence[Mapping[str, object]]:
-        """Per sentence, what a forced pass shows beyond losses and reads."""
+        """What a forced pass reveals beyond losses and reads, per sentence."""
         return [{} for _ in batch.source]
 
     # ---- streaming
@@ -174,3 +174,8 @@ class System(nn.Module, Generic[ConfigT, KnobsT, MemoryT]):
         for stream, plan in zip(streams, plans, strict=True):
             stream.note(plan.rows[-1].target, plan.rows[-1].moment, 1.0)
         return [Write(len(plan.rows) - 1) for plan in plans]
+
+
+def of_some_type(system: System[ConfigT, KnobsT, MemoryT]) -> System:
+    """The same system for code that serves them all, and so knows none of its three types."""
+    return cast("System", system)

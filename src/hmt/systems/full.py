@@ -1,7 +1,7 @@
 """Full-sentence translation: the quality ceiling of streaming systems.
 
-With the causal encoder that all systems share it differs from them in nothing but waiting; with a
-bidirectional one it is the ordinary Transformer, as other toolkits run it.
+With the causal encoder that all systems share, the only difference is that it waits for the end;
+with a bidirectional encoder it is the ordinary Transformer of other toolkits.
 """
 
 from dataclasses import dataclass

@@ -3,7 +3,7 @@
 Shapes: B sentences, Q rows (I target tokens in training), J source tokens, N packed rows, D width,
 H heads.
 
-Each layer predicts by how many source tokens the alignment moves on for each target token; the sum
+For each target token, each layer predicts by how many source tokens the alignment advances; the sum
 of these steps is the position P_i (from 0) that y_i is aligned to.  A Gaussian around P_i weights
 the attention, and y_i sees the source up to P_i + delta: that is also when it can be written.
 """
@@ -51,7 +51,7 @@ class GMAKnobs:
 
 
 def check_delta(delta: float) -> None:
-    """Refuse what would see no source at all."""
+    """Refuse a delta under which a row would see no source at all."""
     if not delta >= 0:
         raise UserError(f"delta = {delta}: the source tokens to wait for cannot be below 0.")
 
@@ -62,7 +62,7 @@ class Aligned(Report):
 
     register: Tensor  # (B,) running sum after the last row
     position: Tensor  # (B, Q) P_i
-    span: Tensor  # (B, Q) source tokens that the rows ask for
+    span: Tensor  # (B, Q) source tokens that the rows request
 
 
 class Gaussian(CrossAttention):
@@ -79,7 +79,7 @@ class Gaussian(CrossAttention):
         at: Pass,
         register: Tensor | None,
     ) -> Look:
-        """A Gaussian around the predicted position, up to the span that the row asks for."""
+        """A Gaussian around the predicted position, up to the span that the row requests."""
         steps = at.packing.unpack(self.increments(at.packing.pack(join_heads(query))))[..., 0]
         steps = steps.masked_fill(at.rows.target == 1, 0.0)
         total = steps.cumsum(1)  # (B, Q)
@@ -100,7 +100,7 @@ class Gaussian(CrossAttention):
 
 
 def spans(position: Tensor, delta: Tensor) -> Tensor:
-    """Source tokens asked for: ceil(P + delta). (B, Q), (B,) -> (B, Q) whole numbers"""
+    """Source tokens each row requests: ceil(P + delta). (B, Q), (B,) -> (B, Q) whole numbers"""
     return (position.detach() + delta[:, None]).ceil().long()
 
 
@@ -145,7 +145,7 @@ class GMA(TokenSystem[GMAConfig, GMAKnobs, None]):
     def decide(
         self, streams: Sequence[Stream[GMAKnobs, None]], plans: Sequence[Plan], output: PassOutput
     ) -> list[Read | Write]:
-        """Read up to the span of the first layer that asks for more; the next depend on it."""
+        """Read up to the span of the first layer that needs more; later layers depend on it."""
         layers = [report.span[:, -1] for report in output.reported(Aligned)]
         spans = torch.stack(layers, dim=1).tolist()
         decisions: list[Read | Write] = []

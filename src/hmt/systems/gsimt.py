@@ -6,7 +6,7 @@ In cell (i, j) - about to produce y_i, having read j source tokens - the model r
 Training sums over all paths through this lattice.  The state of a cell is that of a decoder whose
 whole target prefix sees the first j source tokens: a *column* is a sentence of its own, and after
 a READ the prefix is computed again.  The authors' code is not public: what is known of it is the
-sum over all policies and the Poisson prior on delays; the rest is written as documented here.
+sum over all policies and the Poisson prior on delays; the rest is a reconstruction.
 """
 
 from collections.abc import Sequence
@@ -51,11 +51,11 @@ class GSiMTConfig:
             raise UserError(f"band = {list(self.band)}: lower and states must be 1 or more.")
 
     def first(self, token: int) -> int:
-        """The least source that y_token may be written with."""
+        """The smallest moment at which y_token may be written."""
         return 1 if self.band is None else self.band[0] + token - 1
 
     def last(self, token: int) -> int | None:
-        """The most source that y_token waits for, None if there is no limit but its end."""
+        """The largest moment that y_token waits for; None if only the source's end limits it."""
         return None if self.band is None else self.band[0] + token + self.band[1] - 2
 
 
@@ -226,6 +226,6 @@ class GSiMT(System[GSiMTConfig, GSiMTKnobs, GSiMTMemory]):
 
 
 def diagonal_delay(batch: Batch) -> Tensor:
-    """i J / I: the delay of a translator that keeps pace. -> (B, I)"""
+    """i J / I: the delay of a translator that keeps pace with the speaker. -> (B, I)"""
     i = torch.arange(1, batch.target.shape[1] + 1, device=batch.target.device)
     return i * (batch.source_length.double() / batch.target_length)[:, None]

@@ -3,7 +3,7 @@
 Shapes: B sentences, I target tokens, J source tokens, N states of the batch, D width.
 
 Each target token y_i has up to K *states*, one per candidate moment t = lo_i .. hi_i.  A state sees
-the first t source tokens, knows how confident it is to write, and how probable y_i is.  Which
+the first t source tokens and predicts its confidence to write and the probability of y_i.  Which
 state writes is hidden: training maximises the probability of the target over all selections,
 inference writes at the first confident state.
 
@@ -104,7 +104,7 @@ class HMTKnobs:
 
 @dataclass
 class HMTMemory:
-    """How far the states of one stream have been computed."""
+    """Which states of one stream have been computed."""
 
     token: int = 0  # states of tokens up to here ...
     moment: int = 0  # ... and moments up to here exist
@@ -154,7 +154,7 @@ class HMT(System[HMTConfig, HMTKnobs, HMTMemory]):
         return {"lower": (low + high) // 2, "states": c.states, "attention": c.attention}
 
     def knobs(self, **chosen: object) -> HMTKnobs:
-        """As of every system; a boundary before the first token is only for models that know it."""
+        """As for every system; a boundary below 1 is only for models trained with one."""
         knobs = super().knobs(**chosen)
         low, high = self.config.lower_range
         if knobs.lower < min(1, low):
@@ -193,7 +193,7 @@ class HMT(System[HMTConfig, HMTKnobs, HMTMemory]):
         return States(table, confidence.to(gold.dtype), gold, mean, shape)
 
     def decode_states(self, batch: Batch, knobs: HMTKnobs) -> tuple[StateTable, Tensor, Tensor]:
-        """Which states there are, the encoded source, the decoded states. -> (B, J, D), (N, D)"""
+        """The table of states, the encoded source, the decoded states. -> (B, J, D), (N, D)"""
         if knobs.attention == "selected":
             raise UserError('attention "selected" exists at inference only; use multiple or max.')
         size, steps = batch.target.shape
@@ -240,9 +240,9 @@ class HMT(System[HMTConfig, HMTKnobs, HMTMemory]):
         return chosen.masked_fill(~real_tokens(batch.target_length, chosen.shape[1]), 0.0)
 
     def inspect(self, batch: Batch, knobs: HMTKnobs) -> list[dict[str, list[list[float]]]]:
-        """Of all states, per sentence and token: moment, confidence, and whether it is correct.
+        """Moment, confidence and correctness of every state, per sentence and token.
 
-        A state is correct (1, else 0) if the token that it finds most probable is the given one.
+        A state is correct (1, else 0) if its most probable token is the given one.
         """
         states = self.forward_states(batch, knobs)
         decoded = self.decode_states(batch, knobs)[2]
@@ -278,7 +278,7 @@ class HMT(System[HMTConfig, HMTKnobs, HMTMemory]):
         return bias
 
     def plan(self, stream: HMTStream) -> Plan | Read:
-        """All states that exist by now and were not computed yet: a wavefront of about K.
+        """All states that exist so far and are not yet computed: a wavefront of about K.
 
         Where more source has arrived than was read, the later moments of the next token are
         computed in the same pass.  A state sees nothing beyond its moment, and `decide` goes
@@ -315,7 +315,7 @@ class HMT(System[HMTConfig, HMTKnobs, HMTMemory]):
         return decisions
 
     def decide_one(self, stream: HMTStream, plan: Plan, confidence: list[float]) -> Read | Write:
-        """The decision of one stream, whose memory moves on; one confidence per row."""
+        """Decide for one stream and advance its memory; one confidence per row."""
         knobs, memory, token = stream.knobs, stream.memory, stream.next_token
         memory.token, memory.moment = token, computed_until(stream)
         end = len(stream.source) if stream.source_ended else None
@@ -338,7 +338,7 @@ class HMT(System[HMTConfig, HMTKnobs, HMTMemory]):
 
 
 def transitions(states: States) -> tuple[Tensor, Tensor]:
-    """Eq. 6: log-probability to write and to wait in each cell. (N,) -> (B, I, J) twice
+    """Eq. 6: log-probability of writing and of waiting in each cell. (N,) -> (B, I, J) twice
 
     p(n | m) = c(i, n) prod_{m <= l < n} (1 - c(i, l)) is a path that waits and then writes: it
     cannot write below lo_i and must at hi_i, so that every row of transitions sums to one.

@@ -34,7 +34,7 @@ def copies(lower: Tensor, states: Tensor, source: Tensor, target: Tensor, moment
 
 @dataclass(frozen=True)
 class StateTable:
-    """The states of a batch, packed: N states in all, R the most that one sentence has."""
+    """The packed states of a batch: N states in all, at most R in one sentence."""
 
     rows: Rows  # (B, R)
     index: Tensor  # (N,) place of each state in the flattened (B, R)

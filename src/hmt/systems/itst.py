@@ -8,9 +8,9 @@ transport multiplies the attention, two losses teach it to sum to one per target
 from near the diagonal, and y_i is written once every layer has received `threshold` of it.
 
 The equations are those of the authors' public code.  Its training threshold falls from 1 towards
-`lowest` as updates go by, after a first phase that sees the whole source.  Here every batch draws
+`lowest` during training, after a first phase that sees the whole source.  Here every batch draws
 its threshold between the same limits, and some batches see the whole source: the same thresholds in
-random order, so that a model is trained for its whole dial at any time.
+random order, so that at any time the model is trained for its full range of thresholds.
 """
 
 import math
@@ -124,11 +124,11 @@ def received(transport: Tensor, moment: Tensor) -> Tensor:
 def spans(transport: Tensor, threshold: Tensor, rows: Rows) -> Tensor:
     """Source tokens that rows see in training. (B, Q, J), (B,), rows (B, Q) -> (B, Q)
 
-    Up to the token that brings the threshold and one more, as in streaming; never less than an
+    Up to the token that reaches the threshold and one more, as in streaming; never less than an
     earlier row, nor than i + 1.
     """
     is_short = transport.cumsum(-1) < threshold[:, None, None]
-    asked = is_short.sum(-1) + 2  # the one that brings it, and the one that does not count
+    asked = is_short.sum(-1) + 2  # the token that reaches it, and the newest, uncounted one
     return asked.cummax(1).values.maximum(rows.target + 1).minimum(rows.moment)
 
 
@@ -151,7 +151,7 @@ def latency_cost(batch: Batch) -> Tensor:
 
 
 def transport_losses(transport: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-    """Latency of each sentence, and how far its transport is from normalised. -> (B,) twice
+    """Latency of each sentence, and the distance of its transport from normalised. -> (B,) twice
 
     (B, L, I, J).  Latency is the cost of the normalised transport, the mean over layers; the other
     is the distance of transport and normalised transport, over all layers and tokens.  The authors

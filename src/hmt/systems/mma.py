@@ -68,7 +68,7 @@ class Pointers(Report):
 
 
 class Monotonic(CrossAttention):
-    """Cross-attention of one layer; `project` gives keys and values, for "hard" the only keys."""
+    """Cross-attention of one layer; "hard" uses the keys of `project` for stopping as well."""
 
     def __init__(self, dims: Dims, kind: str, noise: float) -> None:
         super().__init__(dims)
@@ -116,7 +116,7 @@ class Monotonic(CrossAttention):
         return self.scores(query, keys)
 
     def disturbed(self, stop: Tensor) -> Tensor:
-        """Noise drives stopping probabilities towards 0 and 1, as inference will take them."""
+        """Add noise that drives stopping probabilities towards 0 and 1, as inference uses them."""
         return stop + self.noise * torch.randn_like(stop) if self.training else stop
 
     def point(self, soft: Tensor, pointer: Tensor) -> Tensor:
@@ -226,7 +226,7 @@ def all_delays(done: TokenPass) -> Tensor:
 
 
 def weighted_delay(delays: Tensor) -> Tensor:
-    """Mean over all heads in which large delays weigh more. (B, H, I) -> (B, I)"""
+    """Mean over all heads, weighted towards large delays. (B, H, I) -> (B, I)"""
     return (F.softmax(delays, dim=1) * delays).sum(1)
 
 

@@ -3,8 +3,8 @@
 Shapes: B sentences, Q rows (padded), N rows (packed), J source tokens, H heads, D width.
 
 Expert h of lag k_h sees min(min(k_h, k) + i - 1, J) source tokens of the min(k + i - 1, J) that are
-read.  A gate weighs the experts by the attention that each would get, and by k.  Training has two
-stages: without the gate, then all with it.
+read.  A gate weights the experts by the attention that each would get, and by k.  Training has two
+stages: first without the gate, then everything with it.
 """
 
 import random
@@ -31,7 +31,7 @@ LAG_UNIT = 10  # the gate is given k / 10, as in the authors' code
 
 
 def expert_lags(heads: int) -> tuple[int, ...]:
-    """Lags spread over 1..16; for 4, 8 and 16 heads those of the authors."""
+    """Lags spread over 1..16; the authors' own for 4, 8 and 16 heads."""
     if heads == 8:
         return tuple(range(1, LONGEST_LAG, 2))
     step = (LONGEST_LAG - 1) / max(heads - 1, 1)
@@ -56,7 +56,7 @@ class MoEWaitKConfig:
 
 
 class ExpertAttention(CrossAttention):
-    """Cross-attention whose heads see different spans and are weighed by a gate."""
+    """Cross-attention whose heads see different spans and are weighted by a gate."""
 
     def __init__(self, dims: Dims, lags: tuple[int, ...], has_gate: bool) -> None:
         super().__init__(dims)
@@ -71,7 +71,7 @@ class ExpertAttention(CrossAttention):
         at: Pass,
         register: Tensor | None,
     ) -> Look:
-        """Every expert looks at its own span, and the gate says how much it counts."""
+        """Every expert looks at its own span, weighted by the gate."""
         keys = kept[0]
         spans = self.spans(at.rows)
         bias = source_bias(spans, keys.shape[2], x.dtype)  # (B, H, Q, J)

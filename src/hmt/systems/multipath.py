@@ -12,7 +12,7 @@ from hmt.systems.batch import Batch
 from hmt.systems.token_system import TokenSystem
 from hmt.systems.wait_k import WaitKKnobs
 
-# Losses compare from one validation to the next only if they are taken at the same lags.
+# Validation losses are comparable only if they are computed at the same lags.
 VALIDATION_LAGS = (1, 3, 5, 7, 9)
 
 
@@ -45,6 +45,6 @@ class Multipath(TokenSystem[MultipathConfig, WaitKKnobs, None]):
 def draw_lag(draw: random.Random, batch: Batch) -> int:
     """k ~ U{1..J} with J the longest source of the batch, its end token included.
 
-    Not each sentence's own length: that would give short sentences other lags than long ones.
+    Not each sentence's own length, which would train short and long sentences at different lags.
     """
     return draw.randint(1, batch.source.shape[1])

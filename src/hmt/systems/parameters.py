@@ -1,10 +1,12 @@
 """The types that a system is generic in: those of its configuration, knobs and memory.
 
 Each system names its own, as in `System[HMTConfig, HMTKnobs, HMTMemory]`.  A bare `System` or
-`Stream` is of some system: which one, only the model directory that is being loaded can say.
+`Stream` belongs to some system: which one, only the model directory that is being loaded can say.
+Its knobs and memory are then opaque: they go back to the system they came from, and nobody else
+looks inside.
 """
 
-from typing import Any, Protocol
+from typing import Protocol
 
 from typing_extensions import TypeVar
 
@@ -21,7 +23,6 @@ class Configuration(Protocol):
     def label_smoothing(self) -> float: ...
 
 
-# Python has no other word for "of some type" than the default below: not a hole in the contract.
-ConfigT = TypeVar("ConfigT", bound=Configuration, default=Any)
-KnobsT = TypeVar("KnobsT", default=Any)
-MemoryT = TypeVar("MemoryT", default=Any)
+ConfigT = TypeVar("ConfigT", bound=Configuration, default=Configuration)
+KnobsT = TypeVar("KnobsT", default=object)
+MemoryT = TypeVar("MemoryT", default=object)

@@ -1,4 +1,4 @@
-"""One translation in progress, and the steps that it takes."""
+"""A translation in progress, and the steps that it takes."""
 
 from dataclasses import dataclass, field
 from typing import Generic
@@ -37,7 +37,7 @@ class Stream(Generic[KnobsT, MemoryT]):
 
     slot: int
     knobs: KnobsT
-    memory: MemoryT  # what its system has to remember
+    memory: MemoryT  # what its system remembers about it
     forced: list[int] | None = None  # target tokens to write instead of the model's own
     stops: frozenset[int] = frozenset()  # tokens after which it halts until it is released
     halted: bool = False

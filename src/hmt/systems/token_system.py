@@ -43,7 +43,7 @@ class TokenPass:
 
 
 class TokenSystem(System[ConfigT, KnobsT, MemoryT]):
-    """One row per target token; a subclass says how much source each row sees, and when."""
+    """One row per target token; a subclass defines how much source each row sees, and when."""
 
     def __init__(
         self, config: ConfigT, cross: Callable[[Dims], CrossAttention] = CrossAttention
@@ -57,13 +57,13 @@ class TokenSystem(System[ConfigT, KnobsT, MemoryT]):
         return None
 
     def refreshes(self, knobs: KnobsT) -> bool:
-        """Whether each step recomputes the whole target prefix on all that was read."""
+        """Whether each step recomputes the whole target prefix with all source read so far."""
         return False
 
     # ---- training
 
     def forward_tokens(self, batch: Batch, knobs: KnobsT, reads: Tensor | None = None) -> TokenPass:
-        """All rows of a batch as in training, or as in streaming with these reads (B, I)."""
+        """All rows of a batch: as in training, or with given reads (B, I) as in streaming."""
         if reads is None:
             moments = scheduled(batch, lambda token: self.needed(token, knobs))
         else:
@@ -138,16 +138,16 @@ class TokenSystem(System[ConfigT, KnobsT, MemoryT]):
 
 
 def scheduled(batch: Batch, needed: Callable[[int], int | None]) -> Tensor:
-    """The source that each target token needs, as far as there is any. -> (B, I)"""
+    """The moment that each target token needs, at most the source length. -> (B, I)"""
     schedule = [needed(token) or ALL for token in range(1, batch.target.shape[1] + 1)]
     moments = torch.tensor(schedule, device=batch.target.device)
     return moments.minimum(batch.source_length[:, None])
 
 
-def trial_plan(stream: Stream, first: int = 1) -> Plan | Read:
+def trial_plan(stream: Stream[KnobsT, MemoryT], first: int = 1) -> Plan | Read:
     """The next token's row on all that has been read, once that is `first` tokens or everything.
 
-    The row is kept only if it comes to write.
+    The row is kept only if it writes.
     """
     if stream.read < first and not stream.source_read:
         return Read(first)

@@ -53,7 +53,7 @@ class Epoch:
 
 
 def mix(*parts: int | str) -> int:
-    """A seed that depends on every part: neighbouring steps get unrelated streams. -> 63 bits"""
+    """A seed that depends on every part: neighbouring steps get independent streams. -> 63 bits"""
     text = "\0".join(map(str, parts)).encode()
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big") >> 1
 
@@ -120,7 +120,7 @@ def _cut_padded(source: Numbers, target: Numbers, limit: int) -> Numbers:
 def parts_by_length(corpus: Pairs, sentences: Numbers) -> list[Numbers]:
     """A batch in as few parts of similar length as keep its padding low. (B,) -> P x (B_p,)
 
-    The gradient of a batch is the sum over its parts, so this costs nothing but smaller products.
+    The gradient of a batch is the sum over its parts, so the only cost is smaller matrix products.
     """
     lengths = corpus.source_lengths, corpus.target_lengths
     order = sentences[np.lexsort([side[sentences] for side in lengths])]
@@ -135,7 +135,7 @@ def parts_by_length(corpus: Pairs, sentences: Numbers) -> list[Numbers]:
 
 
 class BatchStream:
-    """Batches without end; `epoch` and `batch` say which comes next, and are all of its state."""
+    """An endless stream of batches; `epoch` and `batch`, the next one, are its whole state."""
 
     def __init__(self, corpus: Pairs, limit: int, seed: int, epoch: int = 0, batch: int = 0):
         self.corpus, self.limit, self.seed = corpus, limit, seed
@@ -148,7 +148,7 @@ class BatchStream:
 
     @property
     def epochs(self) -> float:
-        """How often the corpus has been seen."""
+        """Number of passes over the corpus so far."""
         return self.epoch + self.batch / len(self.plan)
 
     def _next(self) -> Numbers:
@@ -163,8 +163,8 @@ class BatchStream:
 def share(sentences: Numbers, rank: int, world: int) -> tuple[Numbers, float]:
     """One process's part of a batch, and its weight. (B,) -> (B',), 1 or 0
 
-    Where there are fewer sentences than processes, a process computes one sentence for nothing:
-    so every process does the same kind of work, and none needs a second way through the loop.
+    If there are fewer sentences than processes, a process computes one sentence with weight 0:
+    every process then takes the same path through the loop.
     """
     own = sentences[rank::world]
     return (own, 1.0) if len(own) else (sentences[:1], 0.0)

@@ -21,12 +21,12 @@ STATE, PREVIOUS, DAMAGED = "state.pt", "state-previous.pt", "state-damaged.pt"
 
 
 class DamageError(UserError):
-    """A state that cannot be what was written."""
+    """A state file that is damaged."""
 
 
 @dataclass
 class Position:
-    """Where a run stands between two updates; with weights and optimizer, all that it is."""
+    """Position of a run between two updates; with weights and optimizer, its complete state."""
 
     stage: int = 0  # from 0
     stage_start: int = 0  # updates made by earlier stages
@@ -75,9 +75,9 @@ def save_state(
 
 
 def find_state(folder: Path) -> tuple[Path, dict[str, Any]] | None:
-    """The state to go on from, and its file: the last, or the one before if the last is damaged.
+    """The state to resume from, and its file: the last, or the one before if that is damaged.
 
-    None if there is none. Where there are only damaged ones, nothing is touched.
+    None if there is none. If all are damaged, nothing is touched.
     """
     problems = []
     for path in (folder / STATE, folder / PREVIOUS):
@@ -122,7 +122,7 @@ def load_state(path: Path) -> dict[str, Any]:
 
 
 def put_back(folder: Path) -> None:
-    """Let the previous state be the last again; one that is damaged is set aside, not deleted."""
+    """Restore the previous state as the last one; a damaged one is set aside, not deleted."""
     if (folder / STATE).exists():
         (folder / STATE).replace(folder / DAMAGED)
     link(folder / STATE, folder / PREVIOUS)

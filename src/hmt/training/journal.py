@@ -1,4 +1,4 @@
-"""The log of a run: one aligned line per interval, the same figures as JSON lines."""
+"""The log of a run: one aligned line per interval, and the same figures as JSON lines."""
 
 import json
 import logging
@@ -49,7 +49,7 @@ class Journal:
 
 
 def _plain(record: Any) -> Any:
-    """JSON has no word for infinity."""
+    """Replace what is not finite by None: JSON has no infinity."""
     return {
         key: None if isinstance(value, float) and not math.isfinite(value) else value
         for key, value in record.items()
@@ -57,9 +57,9 @@ def _plain(record: Any) -> Any:
 
 
 def _forget_after(path: Path, file: int, step: int) -> None:
-    """Leave out what a killed run wrote beyond the step it is resumed from.
+    """Remove what a killed run logged after the step that it is resumed from.
 
-    A line that cannot be read is kept as it is, unless it stands among those that are left out.
+    A line that cannot be parsed is kept, unless it is among those removed.
     """
     with os.fdopen(os.dup(file), "rb") as content:
         content.seek(0)
@@ -98,7 +98,7 @@ def _open_board(directory: Path, step: int) -> Any:
 
 
 class Clock:
-    """Pace of the updates alone, and time left as the clock on the wall will show it."""
+    """Speed of the updates alone, and remaining wall-clock time."""
 
     def __init__(self) -> None:
         self.start = time.monotonic()
@@ -119,7 +119,7 @@ class Clock:
         return max(seconds, 1e-9)
 
     def seconds_left(self, updates: int) -> float:
-        """For this many more updates, with all that happens between them."""
+        """Estimate for this many more updates, including what happens between them."""
         return max(0.0, time.monotonic() - self.start) / max(1, self.updates) * updates
 
 

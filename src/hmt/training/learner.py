@@ -74,7 +74,7 @@ def build_system(model: Model, data: RunData) -> System:
 def composed(model: Model, data: RunData) -> System:
     """The recipe's system made of trained ones, which must share the data's vocabulary.
 
-    Models with code of their own are loaded where the recipe itself brings code.
+    Models with their own code are trusted if the recipe names a system outside hmt itself.
     """
     folders = [Path(name) for name in model.models]
     for folder in folders:
@@ -83,7 +83,7 @@ def composed(model: Model, data: RunData) -> System:
 
 
 def compile_layers(system: System) -> None:
-    """Compile what is the same for every system and batch: its layers, for any shape."""
+    """Compile the layers, which are the same for every system and any batch shape."""
     for part in system.parts:
         for layer in (*part.encoder, *part.decoder):
             layer.compile(dynamic=True)
@@ -153,7 +153,7 @@ class Learner:
     def _refuse_non_finite(
         self, step: int, loss: float, norm: float, losses: list[tuple[Numbers, dict[str, Tensor]]]
     ) -> None:
-        """Stop before the weights are spoiled, naming the step and what was in the batch."""
+        """Stop before the weights are ruined, naming the step and the contents of the batch."""
         if math.isfinite(loss) and (math.isfinite(norm) or self.optimizer.tolerates_overflow):
             return
         culprits = [

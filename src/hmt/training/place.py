@@ -1,4 +1,4 @@
-"""Where a run may write: a directory that is new, empty, or its own, with nothing lost in it."""
+"""Where a run may write: a directory that is new, empty or its own, so that nothing is lost."""
 
 from pathlib import Path
 
@@ -42,7 +42,7 @@ def check_place(directory: Path) -> None:
 
 
 def _is_run(directory: Path) -> bool:
-    """Whether a state is there, or a recipe as a run writes it; other tools have such names too."""
+    """Whether there is a state, or a recipe as runs write it; other tools use such names too."""
     folder = directory / "training"
     if any((folder / name).is_file() for name in (STATE, PREVIOUS)):
         return True
@@ -55,7 +55,7 @@ def _is_run(directory: Path) -> bool:
 
 
 def _is_hardly_begun(directory: Path) -> bool:
-    """Whether there is nothing, or no more than a run leaves that was killed at once."""
+    """Whether there is nothing, or only what a run leaves that was killed right at its start."""
     folder = directory / "training"
     inside = [p for p in directory.rglob("*") if p != folder]
     return all(

@@ -1,4 +1,4 @@
-"""One or several processes (torchrun): who am I, what do we agree on; and when to leave."""
+"""One or several processes (torchrun): rank, agreement between them, and when to stop."""
 
 import ctypes
 import os
@@ -40,7 +40,7 @@ class Group:
                 dist.all_reduce(bucket)
 
     def has_lost_a_member(self, error: Exception) -> bool:
-        """Whether it is the other end of a connection that failed; gloo has no class for that."""
+        """Whether the error means that another process is gone; gloo has no class for it."""
         lost = isinstance(error, dist.DistError) or "gloo" in str(error)
         return self.world > 1 and lost
 
@@ -71,7 +71,7 @@ def join() -> Iterator[Group]:
 
 
 class Interrupt:
-    """Notes SIGTERM and SIGINT, for the loop to save and leave; a second Ctrl-C acts at once."""
+    """Records SIGTERM and SIGINT, so that the loop can save and stop; a second Ctrl-C raises."""
 
     def __init__(self) -> None:
         self.signal: int | None = None
@@ -115,7 +115,7 @@ def keep_buffers() -> None:
 
 @contextmanager
 def reproducible(threads: int) -> Iterator[None]:
-    """Let torch give the same bits for the same step, whatever ran before."""
+    """Make torch compute the same bits for the same step, whatever ran before."""
     settings: Any = torch.utils.deterministic
     before = torch.get_deterministic_debug_mode(), settings.fill_uninitialized_memory
     count = torch.get_num_threads()

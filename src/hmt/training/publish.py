@@ -62,7 +62,7 @@ def _knobs(recipe: Recipe, system: str) -> dict[str, Any]:
 
 
 def _origin(steps: list[int], composed: list[str]) -> str:
-    """How the weights came about."""
+    """Where the weights come from."""
     if composed:
         return "those of " + ", ".join(f"`{name}`" for name in composed)
     shown = ", ".join(f"{step:,}" for step in steps)
@@ -79,7 +79,7 @@ def _version(package: str) -> str:
 
 @cache
 def source_commit() -> str | None:
-    """Commit of this source if it is a checkout, marked when files were changed since."""
+    """Commit of this source if it is a checkout, marked if files were changed since."""
     here = Path(__file__)
     # an installed package may lie inside somebody else's repository, which does not track it
     tracked = _git(here.parent, "ls-files", "--error-unmatch", here.name)

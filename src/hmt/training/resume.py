@@ -1,4 +1,4 @@
-"""Whether a run may go on where an earlier one stopped: what differs, and what to do about it."""
+"""Whether a run may resume where an earlier one stopped: what differs, and the remedy."""
 
 from dataclasses import MISSING, fields
 from pathlib import Path
@@ -30,7 +30,7 @@ def check_resumable(
     recipe: dict[str, Any],
     data: tuple[str, dict[str, str]],
 ) -> None:
-    """Refuse to go on with another recipe or other data than the state was made with."""
+    """Refuse to resume with a recipe or data that differ from those of the state."""
     old, position = state["recipe"], state["position"]
     difference = _difference(old, recipe, position)
     if difference is None and not _is_same_data(state, *data):
@@ -50,7 +50,7 @@ def check_resumable(
 
 
 def _is_same_data(state: dict[str, Any], fingerprint: str, digests: dict[str, str]) -> bool:
-    """Whether tokenizers, lengths and tokens are those of the state, where it knows them.
+    """Whether tokenizers, lengths and tokens match those that the state recorded.
 
     States of earlier versions have no digests; the held-out split may not have been opened.
     """

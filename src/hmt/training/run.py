@@ -60,13 +60,13 @@ class Run:
 
     @property
     def is_stage_over(self) -> bool:
-        """All updates of the stage are made, or patience has run out."""
+        """Whether all updates of the stage are done, or patience has run out."""
         has_updates_left = self.position.stage_step < self.training.updates
         return not (has_updates_left and has_patience(self.position, self.training))
 
     @contextmanager
     def opened(self) -> Iterator[None]:
-        """Lock the directory, find what is there, and begin or go on."""
+        """Lock the directory, find what is there, and start or resume."""
         with ExitStack() as held:
             problem = None
             if self.group.is_first:
@@ -111,7 +111,7 @@ class Run:
         write_atomically(self.folder / RECIPE, text)
 
     def _read_state(self) -> Path | None:
-        """Take up the last state that is whole. -> its file, None if there is no state"""
+        """Load the last intact state. -> its file, None if there is no state"""
         found = checkpoint.find_state(self.folder)
         if found is None:
             return None
@@ -126,7 +126,7 @@ class Run:
         return path
 
     def learner(self, carried: Tensors | None) -> Learner:
-        """What learns in the current stage: as it was saved, or begun from carried weights."""
+        """The learner of the current stage: as saved, or started from carried-over weights."""
         stage = self.recipe.stages[self.position.stage]
         system = build_system(stage.model, self.data)
         saved, self.saved = self.saved, None
@@ -149,8 +149,8 @@ class Run:
     def save(self, learner: Learner, *, is_due: bool) -> None:
         """Write the state, a snapshot if one is due, and the model directory.
 
-        A snapshot is taken at due steps only, never because a signal came: an interrupted run must
-        average the same snapshots in the end as one that was not interrupted.
+        A snapshot is taken at due steps only, never because of a signal: in the end, an interrupted
+        run must average the same snapshots as an uninterrupted one.
         """
         if not self.group.is_first:
             return
@@ -197,7 +197,7 @@ class Run:
 
 
 def warm_start(system: System, path: Path, data: RunData) -> None:
-    """Begin with another model's weights where the names agree."""
+    """Start from another model's weights where the names agree."""
     if path.is_dir():
         check_vocabulary(path, data.files)
         path = path / WEIGHTS
@@ -211,7 +211,7 @@ def warm_start(system: System, path: Path, data: RunData) -> None:
 
 
 def report_taken(names: tuple[list[str], list[str]], where: str) -> None:
-    """Say which weights are fresh and which were left behind."""
+    """Report which weights are newly initialised and which were not used."""
     fresh, unused = names
     logger.info(
         "Weights of %s taken over; fresh: %s; not used: %s.",

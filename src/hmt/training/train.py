@@ -48,7 +48,7 @@ class Result:
 
 
 def train(recipe: Recipe, report: Callable[[Progress], None] | None = None) -> Result:
-    """Train a recipe from wherever its run stands to its end, or until a signal asks to stop."""
+    """Train a recipe, resuming its run if there is one, to its end or until a signal stops it."""
     keep_buffers()
     with join() as group, Interrupt() as interrupt:
         data = open_data(recipe)
@@ -77,7 +77,7 @@ def train(recipe: Recipe, report: Callable[[Progress], None] | None = None) -> R
 
 @contextmanager
 def explained(run: Run) -> Iterator[None]:
-    """Put into a sentence what is no bug: memory that ran out, a process that is gone."""
+    """Turn failures that are not bugs (out of memory, a process gone) into one sentence."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:
@@ -101,7 +101,7 @@ def train_stage(
     interrupt: Interrupt,
     report: Callable[[Progress], None] | None,
 ) -> None:
-    """Make the updates that the current stage still lacks."""
+    """Run the remaining updates of the current stage."""
     if run.is_stage_over:
         return
     training, here = run.training, run.position
@@ -135,7 +135,7 @@ def _advance(here: Position, learner: Learner, update: Update) -> None:
 
 
 class Notes:
-    """Logs, measures and reports a stage while it is trained, and changes nothing of it."""
+    """Logs, validates and reports a stage during training, without affecting it."""
 
     def __init__(self, run: Run, learner: Learner):
         self.run, self.learner, self.clock = run, learner, Clock()
@@ -179,7 +179,7 @@ class Notes:
             self.journal.write("train", here.step, {"stage": here.stage + 1, **losses, **pace})
 
     def validate(self) -> dict[str, float]:
-        """Measure the held-out split."""
+        """Validate on the held-out split."""
         run, training = self.run, self.run.training
         model = run.recipe.stages[run.position.stage].model
         figures = measure(self.learner.system, model, training, run.data, run.group)

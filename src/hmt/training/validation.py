@@ -59,7 +59,7 @@ def evenly(corpus: Corpus, count: int) -> list[int]:
 def streamed(
     system: System, model: Model, corpus: Corpus, chosen: Sequence[int], tokenizers: Tokenizers
 ) -> dict[str, float]:
-    """BLEU, chrF and AL in tokens of chosen pairs, translated as the finished model will."""
+    """BLEU, chrF and AL in tokens of chosen pairs, translated as the finished model would."""
     sources = [corpus.source(n)[:-1].tolist() for n in chosen]
     engine = Engine(system, slots=min(SLOTS, len(sources)), avoids_loops=model.avoids_loops)
     records = []
@@ -105,5 +105,5 @@ def note_best(position: Position, training: Training, figures: Mapping[str, floa
 
 
 def has_patience(position: Position, training: Training) -> bool:
-    """Whether the stage may go on."""
+    """Whether the stage may continue."""
     return training.patience == 0 or position.stale < training.patience
