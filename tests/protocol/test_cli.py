@@ -299,6 +299,22 @@ def test_the_demo_translates_what_it_is_given(hmt: Call) -> None:
     assert "Schwester" in hmt("demo", "--fast").out, "nothing given: the samples"
 
 
+def test_the_demo_draws_nothing_where_nothing_was_typed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted: Ctrl-D leaves "heard 0, written 0" behind."""
+    import io
+
+    from hmt.cli._stage import Screen, _listen_once
+    from hmt.models.model import load
+
+    session, shown = load().session(), io.StringIO()
+    console = Screen(file=shown, force_terminal=True, width=80)
+    monkeypatch.setattr("sys.stdin", io.StringIO("\nGut \n\x04"))
+    assert _listen_once(session, console) and "heard" not in shown.getvalue(), "an empty line"
+    assert _listen_once(session, console) and "heard 1" in shown.getvalue()
+    length = len(shown.getvalue())
+    assert not _listen_once(session, console) and "heard" not in shown.getvalue()[length:]
+
+
 def test_the_demo_needs_nothing(tmp_path: Path, hmt: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     from hmt.cli import demo
 
