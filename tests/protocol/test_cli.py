@@ -321,3 +321,5 @@ def test_the_demo_needs_nothing(tmp_path: Path, hmt: Call, monkeypatch: pytest.M
     monkeypatch.setattr(demo, "RECIPE", demo.RECIPE.replace("updates = 300", "updates = 2"))
     answer = hmt("demo", "--learn", "--output", str(tmp_path / "demo"))
     assert answer.code == 0 and "On 200 unseen sentences: BLEU" in answer.out
+    assert "demo/recipe.toml" in hmt("train", "--help").out, "a recipe for whoever has no recipes/"
+    assert (tmp_path / "demo" / "recipe.toml").exists()
