@@ -39,6 +39,16 @@ def test_the_glossary_has_every_knob_and_every_metric() -> None:
     assert {"moment", "state", "row", "confidence", "reads", "record", "recipe", "knob"} <= known
 
 
+def test_the_reference_has_every_public_name_and_every_field_of_a_record() -> None:
+    """Planted: a field of Record that is explained in a comment only."""
+    import hmt
+
+    text = (DOCS / "api.md").read_text(encoding="utf-8")
+    assert not [name for name in hmt.__all__ if not re.search(rf"\bhmt\.{name}\b", text)]
+    explained = {name for row in rows("api.md") for name in re.findall(r"`(\w+)`", row[0])}
+    assert explained == {f.name for f in fields(hmt.Record)}
+
+
 def shown_in_the_paper(cell: str) -> set[str]:
     """Figure 4; Tables 8, 9 and 10."""
     if found := SEVERAL.fullmatch(cell):
