@@ -1,6 +1,7 @@
 """The examples run as their first lines say, and do what they claim."""
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -57,4 +58,7 @@ def test_the_notebook_runs(capsys: pytest.CaptureFixture[str]) -> None:
     for cell in cells:
         exec(cell, names)
     shown = capsys.readouterr().out
-    assert "Before writing" in shown and "gehabt." in shown and "time" in shown
+    assert "Before writing" in shown and "gehabt." in shown and "(end)" in shown
+    # one line per threshold, and with none to reach it writes no later than with one out of reach
+    reads = [json.loads(line) for line in re.findall(r"^[\d.]+  (\[.+?\])", shown, re.MULTILINE)]
+    assert len(reads) == 5 and sum(reads[0][:3]) <= sum(reads[-1][:3])

@@ -280,7 +280,7 @@ def test_the_model_that_ships_is_the_default(hmt: Call, tmp_path: Path) -> None:
     text, pair = str(tmp_path / "de"), str(tmp_path / "en")
     Path(text).write_text("Ich habe keine Zeit.\n")
     Path(pair).write_text("I have no time.\n")
-    assert hmt("explain", "Ich habe keine Zeit .").out.startswith("I ")
+    assert hmt("explain", "Ich habe keine Zeit .").out.startswith("I")
     # longer than any path, and still a sentence
     assert "tokens" in hmt("explain", "Haus " * 1500).err
     assert "PASS" in hmt("audit", "--source", text, "--probes", "1").out
@@ -299,9 +299,27 @@ def test_the_demo_translates_what_it_is_given(hmt: Call) -> None:
     assert "Schwester" in hmt("demo", "--fast").out, "nothing given: the samples"
 
 
+def test_the_demo_draws_nothing_where_nothing_was_typed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted: Ctrl-D leaves "heard 0, written 0" behind."""
+    import io
+
+    from hmt.cli._stage import Screen, _listen_once
+    from hmt.models.model import load
+
+    session, shown = load().session(), io.StringIO()
+    console = Screen(file=shown, force_terminal=True, width=80)
+    monkeypatch.setattr("sys.stdin", io.StringIO("\nGut \n\x04"))
+    assert _listen_once(session, console) and "heard" not in shown.getvalue(), "an empty line"
+    assert _listen_once(session, console) and "heard 1" in shown.getvalue()
+    length = len(shown.getvalue())
+    assert not _listen_once(session, console) and "heard" not in shown.getvalue()[length:]
+
+
 def test_the_demo_needs_nothing(tmp_path: Path, hmt: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     from hmt.cli import demo
 
     monkeypatch.setattr(demo, "RECIPE", demo.RECIPE.replace("updates = 300", "updates = 2"))
     answer = hmt("demo", "--learn", "--output", str(tmp_path / "demo"))
     assert answer.code == 0 and "On 200 unseen sentences: BLEU" in answer.out
+    assert "demo/recipe.toml" in hmt("train", "--help").out, "a recipe for whoever has no recipes/"
+    assert (tmp_path / "demo" / "recipe.toml").exists()

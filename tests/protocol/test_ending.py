@@ -107,3 +107,15 @@ def test_help_on_a_terminal_lists_the_knobs_too() -> None:
     process.communicate()
     assert process.returncode == 0
     assert "╭".encode() in text and b"Knobs by system" in text and b"--lower, --states" in text
+
+
+def test_translate_says_on_a_terminal_that_it_waits_for_text() -> None:
+    """Planted: nothing is printed, and a new user takes it for hanging."""
+    ours, theirs = pty.openpty()
+    os.write(ours, b"Guten Morgen.\n\x04")
+    process = start(["translate"], stdin=theirs)
+    out, err = process.communicate(timeout=120)
+    os.close(theirs)
+    os.close(ours)
+    assert process.returncode == 0 and out.strip()
+    assert err == b"Reading from the terminal: Enter sends a line, Ctrl-D ends the input.\n"

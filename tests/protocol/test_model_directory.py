@@ -148,7 +148,7 @@ def test_the_card_has_a_command_that_works(
     tokenizer = word_tokenizer(list("abcdefghij"))
     save(Path("my models/a"), lively("wait-k").float(), tokenizer, languages=["de", "pt-BR"])
     card = (tmp_path / "my models" / "a" / "README.md").read_text()
-    assert card.startswith("# a\n") and "*wait-k* model" in card and "from de to pt-BR" in card
+    assert card.startswith("# a\n") and "the system *wait-k*" in card and "from de to pt-BR" in card
     (command,) = (line for line in card.splitlines() if "hmt translate" in line)
     program = shlex.split(command.split("|")[1])
     assert program[0] == "hmt"

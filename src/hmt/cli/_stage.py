@@ -79,6 +79,8 @@ class Sentence:
 
     def page(self, width: int) -> Group:
         """Rows of two lines, source over target, broken where the terminal ends."""
+        if not self.columns and not self.typed:
+            return Group()
         rows: list[tuple[Text, Text]] = [(Text(), Text())]
         for column in [*self.columns, *([Column(self.typed)] if self.typed else [])]:
             size = max(len(column.heard), len(column.written)) + 1

@@ -88,7 +88,7 @@ def selection(
 
     \b
     Example:
-      hmt analyse selection curve/lower=3,... --output selection
+      hmt analyse selection curve/lower=3 --output selection
     """
     from hmt.analysis.bars import bar_figure
     from hmt.analysis.selection import bleu_by_selection
@@ -329,7 +329,7 @@ def cases(
 
     \b
     Example:
-      hmt analyse cases model curve/lower=3,... --output cases
+      hmt analyse cases model curve/lower=3 --output cases
     """
     from hmt.analysis.cases import choose, gallery, png
     from hmt.analysis.explanation import explain_record

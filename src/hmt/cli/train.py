@@ -18,8 +18,8 @@ def train(
     recipe: Path = typer.Argument(
         ...,
         metavar="RECIPE",
-        help="A TOML file. The repository has one per result in recipes/; a wheel does not hold "
-        "them, but docs/tutorials/train.md shows two that are complete.",
+        help="A TOML file. `hmt demo --learn` writes one to start from, demo/recipe.toml. The "
+        "repository has one per result in recipes/; a wheel does not hold these.",
     ),
     overrides: list[str] = typer.Option(
         [],

@@ -1,5 +1,7 @@
 """`hmt translate`: a pipe that translates words while they arrive."""
 
+import logging
+import sys
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -16,6 +18,7 @@ from hmt.errors import UserError
 if TYPE_CHECKING:
     from hmt.streaming.session import Session
 
+logger = logging.getLogger(__name__)
 
 MOST_SECONDS = 1_000_000  # that captions can be moved by: eleven days
 
@@ -86,6 +89,8 @@ def translate(
     note = " ".join([loaded.system.name, *(f"{name}={value}" for name, value in chosen.items())])
     output = Output(style, by_line, captions, note)
     session = loaded.session(by_line=by_line, listener=output.take, keep=1, **chosen)
+    if sys.stdin is not None and sys.stdin.isatty():
+        logger.info("Reading from the terminal: Enter sends a line, Ctrl-D ends the input.")
     if given is Input.jsonl:
         _take_lines(session)
     else:

@@ -2,8 +2,8 @@
 
 output/evaluation.json          which model and which text; a resumed sweep must have the same
 output/scores.json              one point per setting
-output/lower=3,.../records.jsonl, instances.log, config.yaml, measured.json
-output/lower=3,.../records.partial.jsonl    of a point that was stopped; the next run goes on there
+output/lower=3/records.jsonl, instances.log, config.yaml, measured.json
+output/lower=3/records.partial.jsonl    of a point that was stopped; the next run goes on there
 """
 
 import dataclasses

@@ -1,7 +1,7 @@
 """Long-form evaluation: a test set given as talks of running text, scored after re-segmentation.
 
 output/evaluation.json, scores.json        as of `hmt evaluate`
-output/lower=3,...,text=written/           talks.jsonl, records.jsonl (one per sentence found),
+output/lower=3,text=written/               talks.jsonl, records.jsonl (one per sentence found),
                                            resegmented.jsonl, and the logs of other scorers
 output/sentences[-unpunctuated]/           the same text, sentence by sentence
 """

@@ -137,7 +137,7 @@ class Listener:
         self.written: list[str] = []
         self.delays: list[int] = []
         self.sentences: list[Sentence] = []
-        self._open = ""  # a word that may still go on
+        self._open = ""  # the start of a word whose end has not been seen yet
         self._words_before = 0  # written in earlier sentences
 
     def __call__(self, event: Event) -> None:

@@ -36,8 +36,8 @@ LANGUAGE = re.compile(r"[a-z]{2,3}(-[A-Za-z0-9]{2,8})*")  # as in BCP 47: de, zh
 CARD = """\
 # {name}
 
-A *{system}* model for simultaneous translation{languages}, made with `hmt`: {parameters:,}
-parameters, {source:,} source and {target:,} target symbols.
+A model of the system *{system}* for simultaneous translation{languages}, made with `hmt`:
+{parameters:,} parameters, {source:,} source and {target:,} target symbols.
 
 - weights: {weights}
 - inference settings unless others are chosen: `{knobs}`

@@ -95,7 +95,7 @@ class System(nn.Module, Generic[ConfigT, KnobsT, MemoryT]):
         for key in chosen:
             if key not in allowed:
                 raise UserError(
-                    f'A {self.name} model has no setting "{key}"; it has '
+                    f'This {self.name} model has no setting "{key}"; it has '
                     f"{', '.join(allowed) or 'none'}."
                 )
         knobs: KnobsT = from_plain(self.Knobs, {**self.default_knobs(), **chosen}, "knobs")
@@ -145,7 +145,7 @@ class System(nn.Module, Generic[ConfigT, KnobsT, MemoryT]):
     @classmethod
     def compose(cls, models: "Sequence[System]") -> Self:
         """A system made of trained ones; most are trained themselves."""
-        raise UserError(f"A {cls.name} model is trained, not composed: leave out models.")
+        raise UserError(f"This {cls.name} model is trained, not composed: leave out models.")
 
     def inspect(self, batch: Batch, knobs: KnobsT) -> Sequence[Mapping[str, object]]:
         """What a forced pass reveals beyond losses and reads, per sentence."""

@@ -3,9 +3,9 @@
 Shapes: B batch, I target tokens, K states per token, J source tokens, Q query rows, C key rows.
 
 A *moment* t is a number of source tokens read; a *state* (i, t) is one candidate moment of target
-token i.  Token i has the moments clamp(L+i-1+k, 1, J), k = 0..K-1 (Eq. 1).  Moments that coincide
-after clamping are one state here, with `copies` counting how many k it stands for; adding
-log(copies) to its attention score gives exactly the result of the copies.
+token i.  Token i has the moments clamp(L+i-1+k, 1, J), k = 0..K-1 (Eq. 1).  Where clamping
+gives several k the same moment, they share one state, whose `copies` says how many k it stands for;
+adding log(copies) to its attention score gives exactly the result of that many separate states.
 """
 
 from dataclasses import dataclass
