@@ -186,7 +186,7 @@ def test_a_plan_runs_to_its_end_and_reports_what_it_found(done: Place, tmp_path:
     states = {chapter.part.name: chapter for chapter in report.chapters}
     assert states["selection"].state == "whole" and states["speed"].state == "missing"
     assert states["scratch"].state == "3 of 8 steps" and states["main"].state == "missing"
-    assert states["scratch"].section.missing == ["main/multipath", "main/full"]
+    assert states["scratch"].section.missing == ["multipath", "full"]
     assert "here hmt has" in states["scratch"].section.verdict, "one system alone is shown"
     assert [type(block) for block in states["scratch"].section.blocks] == [Picture, Table, Text]
     assert states["speed"].section.missing == ["speed"]
@@ -509,11 +509,13 @@ def test_a_comparison_shows_what_there_is(tmp_path: Path) -> None:
     put_points(place, "equal-updates/hmt", LINE)
     told = UPDATES.verdict(place, "Claim")
     assert "hmt has 30.0 at AL 1.00 to 34.0 at AL 3.00; beside it so far: no other system" in told
-    assert "equal-updates/wait-3" in UPDATES.missing(place)
+    assert "wait-k" in UPDATES.missing(place) and "hmt" not in UPDATES.missing(place)
     put_points(place, "equal-updates/wait-3", [({"k": 3}, 2.0, 33.0)])
+    assert "wait-k (wait-1, wait-5, wait-7, wait-9)" in UPDATES.missing(place)
     table = UPDATES.blocks(place, "caption")[-1]
     assert isinstance(table, Table)
-    assert ("wait-k", "wait-3, k 3", "2.00", "33.0 [32.0, 34.0]", "1") in table.rows
+    assert ("hmt", "lower 3", "3.00", "34.0 [33.0, 35.0]", "1") in table.rows
+    assert ("wait-k", "model wait-3", "2.00", "33.0 [32.0, 34.0]", "1") in table.rows
     put_points(place, "equal-updates/hmt-2", [(s, x + 0.2, y + 1) for s, x, y in LINE])
     means = UPDATES.curves(place)[0].points
     assert [(round(p.latency, 2), p.quality) for p in means] == [(1.1, 30.5), (3.1, 34.5)]

@@ -32,6 +32,11 @@ class Chapter:
             return "whole" if self.done else "missing"
         return f"{self.done} of {self.total} steps"
 
+    @property
+    def agreement(self) -> str:
+        """What an overview says of it: nothing of what is not there."""
+        return self.section.verdict if self.section.blocks and self.done else "not made yet"
+
 
 @dataclass(frozen=True)
 class Trained:

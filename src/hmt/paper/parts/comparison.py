@@ -79,10 +79,15 @@ class Comparison:
         ]
 
     def missing(self, place: Place) -> list[str]:
-        """Results of the first seed that are not there."""
-        models = [model for rival in self.rivals for model in rival.models]
-        first = place.seeds[0]
-        return [m.folder(first) for m in models if m.results(place, first) is None]
+        """Systems without results of the first seed; where some models have them, the others."""
+        found = []
+        for rival in self.rivals:
+            lacking = [m for m in rival.models if m.results(place, place.seeds[0]) is None]
+            names = ", ".join(Path(model.run).name for model in lacking)
+            if lacking:
+                is_whole = len(lacking) == len(rival.models)
+                found.append(rival.label if is_whole else f"{rival.label} ({names})")
+        return found
 
     def curves(self, place: Place) -> list[Curve]:
         """Of every system of which there is something, the means of its seeds."""
@@ -265,19 +270,24 @@ def points_table(curves: Sequence[Curve]) -> Table:
     """All points; of several seeds the mean and their range."""
     rows = []
     for curve in curves:
+        swept = dials(curve)
         for point in curve.points:
             ends = list(point.quality_interval) if point.quality_interval else None
             seeds = int(point.values.get("seeds", 1))
             count = "–" if curve.is_published else str(seeds)
             quality = with_interval(point.quality, ends)
-            rows.append((curve.label, dial(point.settings), f"{point.latency:.2f}", quality, count))
-    return Table(("system", "setting", "AL", "BLEU", "seeds"), tuple(rows))
+            setting = ", ".join(f"{name} {point.settings[name]}" for name in swept)
+            rows.append((curve.label, setting, f"{point.latency:.2f}", quality, count))
+    head = ("system", "setting", "AL", "BLEU", "seeds")
+    return Table(head, tuple(rows), f"All {len(rows)} points")
 
 
-def dial(settings: Mapping[str, Any]) -> str:
-    """The settings that set the latency of some system, after the model where there are several."""
-    named = [f"{name} {value}" for name, value in settings.items() if name in DIALS]
-    return ", ".join([*([settings["model"]] if "model" in settings else []), *named])
+def dials(curve: Curve) -> list[str]:
+    """The settings in which the points of a curve differ; the model only if nothing else does."""
+    names = [name for name in DIALS if all(name in point.settings for point in curve.points)]
+    differ = [name for name in names if len({p.settings[name] for p in curve.points}) > 1]
+    has_models = all("model" in point.settings for point in curve.points)
+    return differ or (["model"] if has_models else [])
 
 
 def on(rivals: Sequence[Rival], folder: str, **changes: Any) -> tuple[Rival, ...]:

@@ -63,6 +63,9 @@ def time_core(place: Place) -> list[Step]:
 
 def time_section(place: Place) -> Section:
     """The figure at equal time; both budgets side by side."""
+    if all(rival.label == "hmt" for rival in TIME.rivals if rival.results(place)):
+        verdict = f"{CLAIM}; no other system has been given the time that HMT takes yet."
+        return Section((), verdict, TIME.missing(place))
     blocks = TIME.blocks(place, CAPTION.format("equal processor time from one start"))
     if blocks:
         blocks.insert(1, Text(_factors()))
@@ -100,7 +103,8 @@ def budgets_table(place: Place) -> Table:
         for comparison, each in ((UPDATES, rival), (TIME, other)):
             cells.append(difference(found[comparison.folder].get(rival.label)))
             cells.append(_cost(place, each))
-        rows.append(tuple(cells))
+        if set(cells[1:]) != {"–"}:
+            rows.append(tuple(cells))
     rows.append(("hmt", "", _cost(place, UPDATES.rivals[0]), "", _cost(place, UPDATES.rivals[0])))
     head = ("system", "HMT minus it, equal updates", "trained in", "equal time", "trained in")
     return Table(head, tuple(rows))
