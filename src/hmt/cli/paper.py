@@ -215,11 +215,12 @@ def _display(steps: "Sequence[Step]", ledger: "Ledger") -> "Iterator[Display]":
 class Lines:
     """One line when a step begins and one if it fails."""
 
-    def begin(self, step: "Step", number: int, total: int) -> None:
+    def begin(self, step: "Step", number: int, total: int, left: float) -> None:
         from hmt.paper.parts.shown import duration
 
         about = "" if step.seconds is None else f", about {duration(step.seconds)}"
-        logger.info("%d/%d %s%s", number, total, step.name, about)
+        whole = f" of {duration(left)} left" if left else ""
+        logger.info("%d/%d %s%s%s", number, total, step.name, about, whole)
 
     def tick(self, line: str) -> None:
         """Nothing: a log file has no use for it."""
@@ -235,8 +236,10 @@ class Bar(Lines):
     def __init__(self, bars: Any, total: int) -> None:
         self.bars, self.task = bars, bars.add_task("", total=total, line="")
 
-    def begin(self, step: "Step", number: int, total: int) -> None:
-        self.bars.update(self.task, description=step.name, line="")
+    def begin(self, step: "Step", number: int, total: int, left: float) -> None:
+        from hmt.paper.parts.shown import duration
+
+        self.bars.update(self.task, description=step.name, line=f"about {duration(left)} left")
 
     def tick(self, line: str) -> None:
         self.bars.update(self.task, line=line[:100])

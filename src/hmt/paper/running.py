@@ -34,7 +34,7 @@ class Outcome:
 class Display(Protocol):
     """Shows what is going on."""
 
-    def begin(self, step: Step, number: int, total: int) -> None: ...
+    def begin(self, step: Step, number: int, total: int, left: float) -> None: ...
 
     def tick(self, line: str) -> None: ...
 
@@ -56,6 +56,11 @@ def run(
 ) -> list[Outcome]:
     """Run in order what is not done.  An interrupt ends the running step, which keeps its work."""
     outcomes: dict[str, Outcome] = {}
+    left = {
+        step.name: step.seconds or 0.0
+        for step in steps
+        if (trains or not step.is_training) and ledger.state(step) != DONE
+    }
     for number, step in enumerate(steps, 1):
         lacking = [n.name for n in step.needs if outcomes[n.name].status in (FAILED, SKIPPED)]
         state = ledger.state(step)
@@ -71,8 +76,9 @@ def run(
                 shutil.rmtree(step.output.parent, ignore_errors=True)
             if step.is_finished is None:
                 ledger.begin(step)
-            display.begin(step, number, len(steps))
+            display.begin(step, number, len(steps), sum(left.values()))
             outcomes[step.name] = _run(step, ledger, logs, display, execute)
+        left.pop(step.name, None)
         display.end(outcomes[step.name])
     return list(outcomes.values())
 

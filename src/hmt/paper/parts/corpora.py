@@ -1,7 +1,6 @@
 """The main figure on other corpora: Europarl with news, where waiting matters, and IWSLT15.
 
-As on Multi30k a multipath model is the start of all, and the second half of each recipe's name is
-what it is made into.
+As on Multi30k, a multipath model is the start of all.
 """
 
 from dataclasses import replace
@@ -15,7 +14,7 @@ from hmt.paper.parts.systems import ITST_THRESHOLDS, RHOS, Rival, Trained
 from hmt.paper.plan import Part, Place, Step
 
 CLAIM = "The paper has HMT above all others at every latency"
-# What the multipath model, made by its recipe, does while the others become what they are.
+# From the start multipath goes on as long as the recipes of the others say.
 AS_LONG = ("training.updates=1500", "training.save_every=150")
 MORE = {EUROPARL: 1500 / 6000, IWSLT15: 1500 / 4000}  # of the recipe's own updates
 

@@ -13,9 +13,6 @@ UPDATES = Comparison(EQUAL_UPDATES.name, rivals(EQUAL_UPDATES), is_seeded=True)
 TIME = Comparison(
     EQUAL_TIME.name, tuple(r for r in rivals(EQUAL_TIME) if not r.label.startswith("mma-noise"))
 )
-# Evaluations of runs from scratch that others made are shown as well; these are planned.
-FROM_SCRATCH = Comparison("main", SCRATCH)
-PLANNED = Comparison("main", tuple(rival for rival in SCRATCH if rival.is_core))
 CAPTION = "BLEU over AL in tokens, {}; bands: 95 % intervals of one seed, or the range of several"
 
 
@@ -118,19 +115,26 @@ def _cost(place: Place, rival: Rival | None) -> str:
     return duration(sum(times)) + count if times else "–"
 
 
+def from_scratch(place: Place) -> Comparison:
+    """HMT, multipath and full; other systems if somebody has trained and evaluated them."""
+    there = (r for r in SCRATCH if r.is_core or len(r.results(place)) == len(r.models))
+    return Comparison("main", tuple(there))
+
+
 def scratch_steps(place: Place) -> list[Step]:
-    """HMT, multipath and full as their recipes train them."""
-    return PLANNED.steps(place)
+    """Systems as their recipes train them."""
+    return from_scratch(place).steps(place)
 
 
 def scratch_section(place: Place) -> Section:
     """What there is from scratch, and whether the ranking is that from the shared start."""
-    blocks: list[Block] = FROM_SCRATCH.blocks(place, CAPTION.format("each from random weights"))
+    found = from_scratch(place)
+    blocks: list[Block] = found.blocks(place, CAPTION.format("each from random weights"))
     if blocks:
-        blocks.append(Text(_notes(FROM_SCRATCH.rivals)))
-    verdict = FROM_SCRATCH.verdict(place, CLAIM)
+        blocks.append(Text(_notes(found.rivals)))
+    verdict = found.verdict(place, CLAIM)
     shared = {found["first"]: side_of(found) for found in UPDATES.tests(place)}
-    both = [(t["first"], side_of(t)) for t in FROM_SCRATCH.tests(place) if t["first"] in shared]
+    both = [(t["first"], side_of(t)) for t in found.tests(place) if t["first"] in shared]
     if both:
         other = [
             f"{label} ({side} from scratch, {shared[label]} from the start)"
@@ -140,7 +144,7 @@ def scratch_section(place: Place) -> Section:
         same = [label for label, side in both if side == shared[label]]
         verdict += f" From the shared start it is the same for {', '.join(same) or 'none'}"
         verdict += f", another for {', '.join(other)}." if other else "."
-    return Section(blocks, verdict, PLANNED.missing(place))
+    return Section(blocks, verdict, found.missing(place))
 
 
 def _of(budget: Budget) -> str:
