@@ -77,6 +77,7 @@ output = "elsewhere"
 data.directory = "elsewhere"
 model = {system = "adaptive", models = ["elsewhere"], knobs = {k_min = 1, k_max = 9}}
 """
+PATIENCE_SECONDS = 400  # of a machine that is busy with other things
 HMT = "model.config.lower = [1, 3]\nmodel.config.states = 4"
 
 
@@ -274,7 +275,7 @@ def test_a_run_of_another_recipe_is_not_taken_for_this_one(done: Place) -> None:
 
 
 def wait_until(is_true: Callable[[], bool], process: "subprocess.Popen[bytes]") -> None:
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while not is_true():
         assert time.monotonic() < deadline and process.poll() is None
         time.sleep(0.2)
@@ -292,14 +293,14 @@ def test_interrupt_reaches_the_running_step_and_loses_nothing(place: Place, tmp_
     first = subprocess.Popen(words, stderr=subprocess.DEVNULL)
     wait_until(lambda: journal.exists() and journal.stat().st_size > 0, first)
     first.send_signal(signal.SIGINT)
-    assert first.wait(120) == 130
+    assert first.wait(PATIENCE_SECONDS) == 130
     assert (tmp_path / "report.md").exists(), "the report shows what is there"
     reached = max(int(n) for n in re.findall(r'"step": (\d+)', journal.read_text()))
 
     second = subprocess.Popen(words, stderr=subprocess.DEVNULL)
     wait_until(lambda: "Resuming" in log.read_text(), second)
     second.send_signal(signal.SIGTERM)
-    assert second.wait(120) == 130
+    assert second.wait(PATIENCE_SECONDS) == 130
     resumed = re.search(r"Resuming .* after update (\d+)", log.read_text())
     assert resumed and int(resumed[1]) >= reached, "no update was lost"
 
@@ -319,7 +320,7 @@ def test_a_killed_plan_takes_its_training_with_it(place: Place, tmp_path: Path) 
     assert training.exists()
     plan.kill()
     plan.wait()
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while training.exists():
         assert time.monotonic() < deadline, "it trains on"
         time.sleep(0.2)

@@ -23,18 +23,19 @@ START_UPDATES = 8  # times those that follow
 # Updates whose cost the heads of the recipes state; GSiMT's are given in updates of whole batches.
 RECIPE_UPDATES = 2800
 STATED = {"wait-k": 6500, "moe-wait-k": 6000, "gsimt": 640}
-# Processor time of an update as a multiple of one of multipath: batches of about 840 target tokens,
-# one thread, 30 updates each in turn (AMD EPYC, 2026-11-17).
+# Processor time of an update as a multiple of one of multipath, batches of about 840 target tokens on
+# one thread: full, gma, mma and hmt by 30 updates each (busy AMD EPYC, 2026-11-17: 0.30, 0.35, 0.51
+# and 0.69 s beside 0.34), the others by what they compute.  The report has the times of whole runs.
 COST = {
     "full": 1.0,
     "wait-k": 1.0,
     "multipath": 1.0,
-    "gma": 1.0,
-    "gma-drawn": 1.0,
+    "gma": 1.05,
+    "gma-drawn": 1.05,
     "moe-wait-k": 1.2,
-    "mma": 1.4,
-    "itst": 1.4,
-    "hmt": 2.6,
+    "mma": 1.5,
+    "itst": 1.5,
+    "hmt": 2.1,
     "gsimt": 6.0,
 }
 HALVES = "stage=[{model={config={gate=false}}}, {model={config={gate=true}}}]"
