@@ -22,10 +22,11 @@ from hmt.paper.parts.systems import (
 START_UPDATES = 8  # times those that follow
 # Updates whose cost the heads of the recipes state; GSiMT's are given in updates of whole batches.
 RECIPE_UPDATES = 2800
-STATED = {"wait-k": 6500, "moe-wait-k": 6000, "gsimt": 640}
-# Processor time of an update as a multiple of one of multipath, batches of about 840 target tokens on
-# one thread: full, gma, mma and hmt by 30 updates each (busy AMD EPYC, 2026-11-17: 0.30, 0.35, 0.51
-# and 0.69 s beside 0.34), the others by what they compute.  The report has the times of whole runs.
+STATED = {"wait-k": 6500, "moe-wait-k": 6000, "gsimt": 960}
+# Processor time of an update as a multiple of one of multipath, with batches of about 840 target
+# tokens on one thread: full, gma, mma and hmt by 30 updates each (busy AMD EPYC, 2026-11-17: 0.30,
+# 0.35, 0.51 and 0.69 s beside 0.34), the others by what they compute.  The report has the times of
+# whole runs.
 COST = {
     "full": 1.0,
     "wait-k": 1.0,

@@ -87,7 +87,7 @@ def _factors() -> str:
         model.recipe for r in TIME.rivals for model in r.models if model.updates
     )
     listed = ", ".join(f"{name} {EQUAL_TIME.updates(name):.1f}" for name in recipes)
-    return f"Updates for each one of HMT, by processor time measured on one thread: {listed}."
+    return f"Updates for each one of HMT, by the processor time of one thread: {listed}."
 
 
 def budgets_table(place: Place) -> Table:
