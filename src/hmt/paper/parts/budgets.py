@@ -24,9 +24,9 @@ START_UPDATES = 8  # times those that follow
 RECIPE_UPDATES = 2800
 STATED = {"wait-k": 6500, "moe-wait-k": 6000, "gsimt": 960}
 # Processor time of an update as a multiple of one of multipath, with batches of about 840 target
-# tokens on one thread: full, gma, mma and hmt by 30 updates each (busy AMD EPYC, 2026-11-17: 0.30,
-# 0.35, 0.51 and 0.69 s beside 0.34), the others by what they compute.  The report has the times of
-# whole runs.
+# tokens on one thread: full, gma, itst, mma and hmt by 30 updates each (busy AMD EPYC, 2026-11-17:
+# 0.30, 0.35, 0.36, 0.51 and 0.69 s beside 0.34), the others by what they compute.  The report has
+# the times of whole runs.
 COST = {
     "full": 1.0,
     "wait-k": 1.0,
@@ -35,7 +35,7 @@ COST = {
     "gma-drawn": 1.05,
     "moe-wait-k": 1.2,
     "mma": 1.5,
-    "itst": 1.5,
+    "itst": 1.1,
     "hmt": 2.1,
     "gsimt": 6.0,
 }
