@@ -1,6 +1,7 @@
 """Gaussian multi-head attention: positions, spans, and streaming that asks for its source."""
 
 import dataclasses
+import random
 from typing import Any
 
 import pytest
@@ -182,6 +183,30 @@ def test_delta_is_a_setting_of_inference() -> None:
         system.knobs(delta=-1.0)
     with pytest.raises(UserError, match="delta"):
         build("gma", {"dims": dataclasses.asdict(DIMS), "delta": -0.5})
+
+
+def test_delta_is_drawn_from_a_range_for_each_batch() -> None:
+    """One model for a whole dial, as HMT with its `lower`."""
+    system = build("gma", {"dims": dataclasses.asdict(DIMS), "delta": [0.5, 3]})
+    assert isinstance(system, GMA)
+    batch, draw = pairs([9, 7], [6, 5]), random.Random(1)
+    drawn = [system.sample(draw, batch).delta for _ in range(200)]
+    assert 0.5 <= min(drawn) < 0.7 and 2.8 < max(drawn) <= 3.0
+    assert system.knobs().delta == 1.75
+    assert [knobs.delta for knobs in system.validation_knobs()] == [0.5, 1.75, 3.0]
+    assert system.doubts(system.knobs(delta=2.0)) == []
+    assert "trained range of 0.5 to 3.0" in system.doubts(system.knobs(delta=4.0))[0]
+    with pytest.raises(UserError, match="empty range"):
+        GMAConfig(DIMS, delta=(2.0, 1.0))
+    with pytest.raises(UserError, match="below 0"):
+        GMAConfig(DIMS, delta=(-1.0, 1.0))
+
+
+def test_one_delta_is_the_delta_of_every_batch() -> None:
+    system, batch = GMA(GMAConfig(DIMS, delta=2.0)), pairs([9], [6])
+    assert system.sample(random.Random(1), batch).delta == 2.0
+    assert [knobs.delta for knobs in system.validation_knobs()] == [2.0]
+    assert system.doubts(system.knobs(delta=9.0)) == [], "as published, any delta at a price"
 
 
 def test_positions_learn_from_mean_and_width() -> None:

@@ -2,6 +2,7 @@
 
 import contextlib
 import gzip
+import json
 import re
 import shutil
 import signal
@@ -21,22 +22,44 @@ from hmt.cli.paper import Lines
 from hmt.errors import UserError
 from hmt.paper.blocks import Picture, Section, Table, Text
 from hmt.paper.markdown import write_markdown
+from hmt.paper.pace import pace
 from hmt.paper.page import write_page
-from hmt.paper.parts import PARTS
-from hmt.paper.parts.ablations import Outcome, verdict
-from hmt.paper.plan import DONE, OPEN, STALE, Ledger, Part, Place, Step, chosen, ordered
+from hmt.paper.parts import ORDER, PARTS
+from hmt.paper.parts.ablations import Outcome, levels, verdict
+from hmt.paper.parts.comparison import Comparison, above
+from hmt.paper.parts.main import TIME, UPDATES
+from hmt.paper.plan import (
+    DONE,
+    OPEN,
+    STALE,
+    Ledger,
+    Part,
+    Place,
+    Step,
+    chosen,
+    ordered,
+    planned,
+)
 from hmt.paper.report import build
 from hmt.paper.running import in_a_process, run
 from hmt.paper.runs import is_finished, stated_seconds, training_seconds
 from hmt.systems import SYSTEMS
+from hmt.training.recipe import load_recipe
 
 RECIPE = """\
 # Cost: about 2 minutes of one core.
 output = "elsewhere"
 data.directory = "elsewhere"
 model.system = "{system}"
-model.config.dims = {{width = 16, ffn = 16, heads = 2, encoder_layers = 1, decoder_layers = 1}}
 {more}
+
+[model.config.dims]
+width = 16
+ffn = 16
+heads = 2
+encoder_layers = 1
+decoder_layers = 1
+share_embeddings = {shared}
 
 [training]
 updates = {updates}
@@ -48,25 +71,61 @@ average_last = 2
 log_every = 2
 threads = 1
 """
+COMPOSED = """\
+# Cost: about 5 seconds.
+output = "elsewhere"
+data.directory = "elsewhere"
+model = {system = "adaptive", models = ["elsewhere"], knobs = {k_min = 1, k_max = 9}}
+"""
+PATIENCE_SECONDS = 400  # of a machine that is busy with other things
 HMT = "model.config.lower = [1, 3]\nmodel.config.states = 4"
 
 
-def world(folder: Path) -> Place:
-    """Text under the names of the benchmark, and tiny recipes."""
+def write_text(folder: Path, names: Sequence[str], ends: tuple[str, str], count: int) -> None:
+    """Toy sentences under the names of a corpus; a name that ends in .gz is packed."""
+    for seed, name in enumerate(names):
+        plain = name.removesuffix(".gz")
+        several = count if plain.startswith("train") else 6
+        for path, end in zip(toy.write(folder, plain, several, seed), ends, strict=True):
+            content = path.read_bytes()
+            path.unlink()
+            packed = gzip.compress(content) if plain != name else content
+            (folder / f"{plain}.{end}{'.gz' if plain != name else ''}").write_bytes(packed)
+
+
+def write_recipe(path: Path, system: str, more: str = "", updates: int = 4) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    shared = "false" if path.parent.name == "iwslt15" else "true"
+    more = more or (HMT if system == "hmt" else "")
+    text = RECIPE.format(system=system, more=more, updates=updates, shared=shared)
+    path.write_text(COMPOSED if system == "adaptive" else text)
+
+
+def world(folder: Path, count: int = 200) -> Place:
+    """Text under the names of the benchmarks, and tiny recipes."""
     data, recipes = folder / "text", folder / "recipes"
-    for name, count, seed in (("train", 200, 1), ("val", 10, 2), ("test_2016_flickr", 6, 3)):
-        for path, end in zip(toy.write(data, name, count, seed), ("de", "en"), strict=True):
-            path.rename(data / f"{name}.{end}")
-    for end in ("de", "en"):
-        content = (data / f"train.{end}").read_bytes()
-        (data / f"train.{end}.gz").write_bytes(gzip.compress(content))
-    (recipes / "ablations").mkdir(parents=True)
+    german, english, vietnamese = "de", "en", "vi"
+    write_text(data, ("train.gz", "val", "test_2016_flickr"), (german, english), count)
+    texts = {name: folder / name for name in ("europarl", "newstest", "iwslt15")}
+    write_text(texts["europarl"], ("train.gz", "dev"), (german, english), count)
+    write_text(texts["newstest"], ("newstest2013", "newstest2015"), (german, english), count)
+    talks = ("train30k.gz", "tst2012.noapos", "tst2013.noapos")
+    write_text(texts["iwslt15"], talks, (english, vietnamese), count)
     for name in (*SYSTEMS, "ablations/hmt"):
-        system = name.split("/")[-1]
-        more = HMT if system == "hmt" else ""
-        text = RECIPE.format(system=system, more=more, updates=4)
-        (recipes / f"{name}.toml").write_text(text)
-    return Place(folder / "runs", data, folder / "results", recipes, pieces=300)
+        write_recipe(recipes / "multi30k" / f"{name}.toml", name.split("/")[-1])
+    write_recipe(recipes / "multi30k" / "gma-drawn.toml", "gma", "model.config.delta = [0.5, 3.0]")
+    for corpus in ("europarl", "iwslt15"):
+        for name in ("hmt", "multipath", "full", "itst", "adaptive"):
+            write_recipe(recipes / corpus / f"{name}.toml", name)
+    return Place(
+        folder / "runs",
+        data,
+        folder / "results",
+        recipes / "multi30k",
+        texts,
+        pieces=300,
+        updates=4,
+    )
 
 
 @pytest.fixture
@@ -89,7 +148,8 @@ def done(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     """A copy of that folder, to work in."""
     shutil.copytree(made, tmp_path / "copy")
     monkeypatch.chdir(tmp_path / "copy")
-    return Place(Path("runs"), Path("text"), Path("results"), Path("recipes"), pieces=300)
+    recipes = Path("recipes/multi30k")
+    return Place(Path("runs"), Path("text"), Path("results"), recipes, pieces=300)
 
 
 def parts(*names: str) -> list[Part]:
@@ -126,8 +186,10 @@ def test_a_plan_runs_to_its_end_and_reports_what_it_found(done: Place, tmp_path:
     report = build(place, PARTS, ledger_of(place))
     states = {chapter.part.name: chapter for chapter in report.chapters}
     assert states["selection"].state == "whole" and states["speed"].state == "missing"
-    assert states["main"].state == "3 of 51 steps"
-    assert "multipath" in states["main"].section.missing
+    assert states["scratch"].state == "3 of 8 steps" and states["main"].state == "missing"
+    assert states["scratch"].section.missing == ["multipath", "full"]
+    assert "here hmt has" in states["scratch"].section.verdict, "one system alone is shown"
+    assert [type(block) for block in states["scratch"].section.blocks] == [Picture, Table, Text]
     assert states["speed"].section.missing == ["speed"]
     write_markdown(report, tmp_path / "docs" / "paper.md")
     write_page(report, tmp_path / "docs" / "paper.html")
@@ -213,7 +275,7 @@ def test_a_run_of_another_recipe_is_not_taken_for_this_one(done: Place) -> None:
 
 
 def wait_until(is_true: Callable[[], bool], process: "subprocess.Popen[bytes]") -> None:
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while not is_true():
         assert time.monotonic() < deadline and process.poll() is None
         time.sleep(0.2)
@@ -221,8 +283,9 @@ def wait_until(is_true: Callable[[], bool], process: "subprocess.Popen[bytes]") 
 
 def test_interrupt_reaches_the_running_step_and_loses_nothing(place: Place, tmp_path: Path) -> None:
     """A real signal while a real training runs: it saves itself, and goes on the next time."""
-    text = RECIPE.format(system="hmt", more=HMT, updates=100_000)
-    (place.recipes / "hmt.toml").write_text(text.replace("save_every = 2", "save_every = 50"))
+    recipe = place.recipes / "hmt.toml"
+    write_recipe(recipe, "hmt", updates=100_000)
+    recipe.write_text(recipe.read_text().replace("save_every = 2", "save_every = 50"))
     words = [sys.executable, "-m", "hmt", "paper", "selection", *options(place)]
     words += ["--report", str(tmp_path / "report.md")]
     journal, log = place.runs / "hmt" / "log.jsonl", place.output / "logs" / "train-hmt.log"
@@ -230,16 +293,38 @@ def test_interrupt_reaches_the_running_step_and_loses_nothing(place: Place, tmp_
     first = subprocess.Popen(words, stderr=subprocess.DEVNULL)
     wait_until(lambda: journal.exists() and journal.stat().st_size > 0, first)
     first.send_signal(signal.SIGINT)
-    assert first.wait(120) == 130
+    assert first.wait(PATIENCE_SECONDS) == 130
     assert (tmp_path / "report.md").exists(), "the report shows what is there"
     reached = max(int(n) for n in re.findall(r'"step": (\d+)', journal.read_text()))
 
     second = subprocess.Popen(words, stderr=subprocess.DEVNULL)
     wait_until(lambda: "Resuming" in log.read_text(), second)
     second.send_signal(signal.SIGTERM)
-    assert second.wait(120) == 130
+    assert second.wait(PATIENCE_SECONDS) == 130
     resumed = re.search(r"Resuming .* after update (\d+)", log.read_text())
     assert resumed and int(resumed[1]) >= reached, "no update was lost"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a child is told of its parent's end on Linux")
+def test_a_killed_plan_takes_its_training_with_it(place: Place, tmp_path: Path) -> None:
+    """Else the training would hold its run against the plan that goes on with it."""
+    recipe = place.recipes / "hmt.toml"
+    write_recipe(recipe, "hmt", updates=100_000)
+    recipe.write_text(recipe.read_text().replace("save_every = 2", "save_every = 50"))
+    words = [sys.executable, "-m", "hmt", "paper", "selection", *options(place)]
+    words += ["--report", str(tmp_path / "report.md")]
+    journal, lock = (place.runs / "hmt" / name for name in ("log.jsonl", "training/lock"))
+    plan = subprocess.Popen(words, stderr=subprocess.DEVNULL)
+    wait_until(lambda: journal.exists() and journal.stat().st_size > 0, plan)
+    training = Path("/proc") / re.findall(r"\d+", lock.read_text())[0]
+    assert training.exists()
+    plan.kill()
+    plan.wait()
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while training.exists():
+        assert time.monotonic() < deadline, "it trains on"
+        time.sleep(0.2)
+    assert (place.runs / "hmt" / "training" / "state.pt").exists(), "it saved itself first"
 
 
 def options(place: Place) -> list[str]:
@@ -252,20 +337,27 @@ def test_dry_run_and_subsets(place: Place, capfd: pytest.CaptureFixture[str]) ->
     words = ["paper", "--dry-run", *options(place)]
     assert command(words) == 0
     out = capfd.readouterr().out
-    assert "train wait-9" in out and "in all" in out and not place.output.exists()
+    assert "train equal-updates/wait-9" in out and "in all" in out and not place.output.exists()
+    assert re.search(r"europarl .*left out without --europarl --newstest", out)
     assert command([*words, "ablations"]) == 0
     out = capfd.readouterr().out
-    assert "train wait-9" not in out and "train ablations/L8-K10" in out
+    assert "wait-9" not in out and "train ablations/L8-K10" in out
     assert re.search(r"to do +2 min  train full", out), "the cost in the recipe's head"
     assert command([*words, "nothing"]) == 2
     assert "choose from ablations, accuracy" in capfd.readouterr().err
 
 
+def everything(folder: Path) -> Place:
+    """The real recipes, and an empty folder for all else."""
+    recipes = Path(__file__).resolve().parents[2] / "recipes" / "multi30k"
+    options = {option for part in PARTS for option in part.texts}
+    return Place(folder, folder, folder, recipes, dict.fromkeys(options, folder), seeds=(1, 2))
+
+
 def test_the_real_plan_names_recipes_that_exist(tmp_path: Path) -> None:
-    root = Path(__file__).resolve().parents[2]
-    place = Place(tmp_path, tmp_path, tmp_path, root / "recipes" / "multi30k", tmp_path)
-    steps = ordered(step for part in PARTS for step in part.steps(place))
-    assert len({step.name for step in steps}) == len(steps) > 100
+    place = everything(tmp_path)
+    steps = planned(PARTS, place)
+    assert len({step.name for step in steps}) == len(steps) > 200
     assert all(step.seconds for step in steps), "every recipe states its cost"
     names = [part.name for part in PARTS]
     assert len(set(names)) == len(names)
@@ -280,9 +372,7 @@ def test_commands_of_the_real_plan_are_commands_of_hmt(tmp_path: Path) -> None:
     from hmt.cli import app
 
     knobs = {f"--{n.replace('_', '-')}" for s in SYSTEMS.values() for n in s.Knobs.__annotations__}
-    root = Path(__file__).resolve().parents[2]
-    place = Place(tmp_path, tmp_path, tmp_path, root / "recipes" / "multi30k", tmp_path)
-    for step in ordered(step for part in PARTS for step in part.steps(place)):
+    for step in planned(PARTS, everything(tmp_path)):
         group = get_command(app)
         manual = group.commands[step.command[0]]  # type: ignore[attr-defined]
         if step.command[0] == "analyse":
@@ -305,7 +395,21 @@ def test_a_verdict_compares_directions() -> None:
         "(0.5), moves the other way (2.0); BLEU moves as in the paper (0.0), cannot be told from "
         "the reference (0.5), moves the other way (2.0)."
     )
-    assert "too few" in verdict({2: base}, 2)
+    assert "ours so far: 1.0 has 34.0 at AL 2.00" in verdict({2: base}, 2)
+
+
+def test_numbers_of_states_are_compared_within_their_latency() -> None:
+    rows = {
+        0: Outcome("L=4 K=1", (2.6, 25.6), (3.2, 34.0), (33.0, 35.0)),
+        2: Outcome("L=2 K=4", (2.2, 27.6), (2.0, 34.5), (33.5, 35.5)),
+        3: Outcome("L=1 K=6", (2.3, 25.7), (1.7, 32.5), (31.5, 33.5)),
+        9: Outcome("L=10 K=6", (9.1, 31.3), (8.0, 36.0), (35.0, 37.0)),
+    }
+    assert levels(rows) == (
+        "Here at low latency L=2 K=4 is best and L=1 K=6 worst, 2.0 BLEU apart (paper, of the same "
+        "rows: L=2 K=4 and L=4 K=1)."
+    )
+    assert "too few" in levels({9: rows[9]})
 
 
 def test_report_escapes_what_sentences_hold(place: Place, tmp_path: Path) -> None:
@@ -325,3 +429,176 @@ def test_a_process_of_its_own_ends_with_its_code(tmp_path: Path) -> None:
     assert in_a_process(["--version"], tmp_path / "log", lambda: None) == 0
     assert (tmp_path / "log").read_text().startswith("hmt ")
     assert in_a_process(["train", str(tmp_path / "none.toml")], tmp_path / "log", lambda: None) == 2
+
+
+def test_every_training_of_the_real_plan_resolves(tmp_path: Path) -> None:
+    """Planted bug: an override of a stage that the recipe does not have."""
+    found = {}
+    for step in planned(PARTS, everything(tmp_path)):
+        if step.is_training:
+            overrides = list(step.command[3::2])
+            found[step.name.removeprefix("train ")] = load_recipe(step.command[1], overrides)
+    last = {name: recipe.stages[-1] for name, recipe in found.items()}
+    assert last["start"].training.updates == 8000, "a long start"
+    for name, recipe in found.items():
+        if name.startswith("equal-updates/") and not recipe.stages[0].model.models:
+            assert sum(s.training.updates for s in recipe.stages) in (500, 1000), name
+    first = last["equal-updates/mma-0"]
+    assert first.model.config["latency_weight"] == 0.0 and first.training.updates == 500
+    for weight in (0.02, 0.05, 0.1, 0.2, 0.4):
+        tuned = last[f"equal-updates/mma-{weight:g}"]
+        assert tuned.training.warm_start.endswith("equal-updates/mma-0"), "half before, half after"
+        assert tuned.training.updates == 500 and tuned.model.config["latency_weight"] == weight
+    assert last["equal-updates/gma-drawn"].model.config["delta"] == [0.5, 3.0]
+    gates = [s.model.config["gate"] for s in found["equal-updates/moe-wait-k"].stages]
+    assert gates == [False, True]
+    assert last["equal-time/multipath"].training.updates > 1500, "cheaper, so more updates"
+    assert last["equal-time/gsimt"].training.updates < 1000, "dearer, so fewer"
+    assert last["equal-updates/hmt-2"].training.warm_start.endswith("start-2"), (
+        "seeds share nothing"
+    )
+    assert last["europarl/multipath"].training.updates == last["europarl/hmt"].training.updates
+
+
+def test_what_shows_most_comes_first(tmp_path: Path) -> None:
+    assert sorted(ORDER) == sorted(part.name for part in PARTS)
+    parts = sorted(PARTS, key=lambda part: ORDER.index(part.name))
+    names = [step.name for step in planned(parts, everything(tmp_path))]
+    place = {name: n for n, name in enumerate(names)}
+    # something of every part, then the rest of them, then other seeds
+    assert place["train equal-time/multipath"] < place["train equal-updates/gsimt"]
+    assert place["train europarl/hmt"] < place["train ablations/L8-K10"]
+    assert place["analyse equal-time/against-gsimt"] < place["train equal-updates/hmt-2"]
+    assert place["analyse accuracy"] < place["train start"]
+    for step in planned(parts, everything(tmp_path)):
+        assert all(place[other.name] < place[step.name] for other in step.needs)
+    again = [name for name in names if name.startswith("train ") and name.endswith("-2")]
+    assert {"train start-2", "train equal-updates/multipath-2"} <= set(again)
+    assert "train equal-updates/wait-9-2" not in names, "HMT and two others have several seeds"
+
+
+def put_points(place: Place, folder: str, points: Sequence[tuple[dict, float, float]]) -> None:
+    """Results as `hmt evaluate` leaves them: settings, AL, BLEU."""
+    written = [
+        {
+            "settings": settings,
+            "quality": {"bleu": quality},
+            "latency": {"token": {"AL": latency}},
+            "intervals": {"quality": {"bleu": [quality - 1, quality + 1]}},
+        }
+        for settings, latency, quality in points
+    ]
+    path = place.output / folder / "scores.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({"format": 1, "points": written}))
+
+
+def put_test(place: Place, comparison: Comparison, label: str, gain: float, p: float) -> None:
+    found = {"first": label, "second": "hmt", "difference": gain, "p": p, "range": [1.0, 3.0]}
+    found |= {"interval": [gain - 1, gain + 1], "latency": "token.AL"}
+    path = place.output / comparison.folder / f"against-{label}" / "rivals.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({"differences": [found]}))
+
+
+LINE = [({"lower": 1}, 1.0, 30.0), ({"lower": 3}, 3.0, 34.0)]
+
+
+def test_a_comparison_shows_what_there_is(tmp_path: Path) -> None:
+    place = everything(tmp_path)
+    assert "nothing has been evaluated here yet" in UPDATES.verdict(place, "Claim")
+    put_points(place, "equal-updates/hmt", LINE)
+    told = UPDATES.verdict(place, "Claim")
+    assert "hmt has 30.0 at AL 1.00 to 34.0 at AL 3.00; beside it so far: no other system" in told
+    assert "wait-k" in UPDATES.missing(place) and "hmt" not in UPDATES.missing(place)
+    put_points(place, "equal-updates/wait-3", [({"k": 3}, 2.0, 33.0)])
+    assert "wait-k (wait-1, wait-5, wait-7, wait-9)" in UPDATES.missing(place)
+    table = UPDATES.blocks(place, "caption")[-1]
+    assert isinstance(table, Table)
+    assert ("hmt", "lower 3", "3.00", "34.0 [33.0, 35.0]", "1") in table.rows
+    assert ("wait-k", "model wait-3", "2.00", "33.0 [32.0, 34.0]", "1") in table.rows
+    put_points(place, "equal-updates/hmt-2", [(s, x + 0.2, y + 1) for s, x, y in LINE])
+    means = UPDATES.curves(place)[0].points
+    assert [(round(p.latency, 2), p.quality) for p in means] == [(1.1, 30.5), (3.1, 34.5)]
+    assert means[0].quality_interval == (30.0, 31.0), "the range of the seeds"
+
+
+def test_the_better_variant_is_drawn(tmp_path: Path) -> None:
+    place = replace(everything(tmp_path), seeds=(1,))
+    put_points(place, "equal-updates/hmt", LINE)
+    put_points(place, "equal-updates/multipath", [({"k": 1, "refresh": False}, 2.0, 31.0)])
+    put_points(place, "equal-updates/multipath-refresh", [({"k": 1, "refresh": True}, 2.0, 30.0)])
+
+    def drawn() -> list[str]:
+        return [curve.label for curve in UPDATES.drawn(place, UPDATES.curves(place))]
+
+    assert drawn() == ["hmt", "multipath"], "the higher one"
+    put_test(place, UPDATES, "multipath", 1.0, 0.01)
+    put_test(place, UPDATES, "multipath-refresh", 0.5, 0.2)
+    assert drawn() == ["hmt", "multipath-refresh"], "the nearer one by the test"
+    assert UPDATES.repeated(place) == ("hmt", "multipath-refresh", "multipath")
+
+
+def test_budgets_stand_side_by_side(tmp_path: Path) -> None:
+    place = replace(everything(tmp_path), seeds=(1,))
+    for comparison, gain, p in ((UPDATES, 1.2, 0.01), (TIME, -0.3, 0.4)):
+        put_points(place, f"{comparison.folder}/multipath", [({"k": 3}, 2.0, 33.0)])
+        put_test(place, comparison, "multipath", gain, p)
+    put_points(place, "equal-updates/hmt", LINE)
+    part = {part.name: part for part in PARTS}["time"]
+    section = part.section(place)
+    assert section.verdict.startswith("The paper has HMT above all others")
+    assert "multipath (above at equal updates, level with at equal time)" in section.verdict
+    table = section.blocks[-1]
+    assert isinstance(table, Table)
+    row = next(row for row in table.rows if row[0] == "multipath")
+    assert row[1].startswith("+1.20 [+0.20, +2.20]") and row[3].startswith("-0.30")
+
+
+def test_points_above_the_line_are_named(tmp_path: Path) -> None:
+    place = replace(everything(tmp_path), seeds=(1,))
+    put_points(place, "equal-updates/hmt", LINE)
+    points = [(2.0, 32.5), (2.5, 32.0), (9.0, 40.0)]
+    put_points(place, "equal-updates/itst", [({"threshold": x}, x, y) for x, y in points])
+    assert above(UPDATES.curves(place), "hmt") == (
+        "Of 2 points of others within HMT's latencies 1 lies above its line: itst at 2.00 (+0.5)."
+    )
+
+
+def test_half_an_evaluation_of_another_model_is_made_anew(done: Place) -> None:
+    """Killed in the middle, then the model is trained again: what is left would be refused."""
+    steps = {step.name: step for step in steps_of(done, "selection")}
+    evaluation, ledger = steps["evaluate main/hmt"], ledger_of(done)
+    kept = contents(evaluation.output.parent)
+    ledger.begin(evaluation)
+    assert ledger.state(evaluation) == OPEN, "begun by the same: it goes on"
+    assert make(done, "selection")["evaluate main/hmt"] == "ran"
+    assert contents(evaluation.output.parent) == kept
+    ledger.begin(evaluation)
+    evaluation.output.unlink()
+    lines = (done.data / "test_2016_flickr.de").read_text().splitlines()
+    (done.data / "test_2016_flickr.de").write_text("\n".join([*lines[1:], lines[0]]) + "\n")
+    assert ledger.state(evaluation) == STALE
+    assert make(done, "selection")["evaluate main/hmt"] == "ran"
+
+
+def test_a_killed_step_says_so_and_goes_on(place: Place) -> None:
+    def killed(words: Sequence[str], log: Path, tick: Callable[[], None]) -> int:
+        return -9 if words[0] == "train" else here(words, log, tick)
+
+    steps = steps_of(place, "selection")
+    found = run(steps, ledger_of(place), place.output / "logs", Lines(), killed)
+    assert [outcome.status for outcome in found] == ["ran", "failed", "skipped", "skipped"]
+    assert found[1].why == "ended by signal 9; repeat the command to go on where it was"
+    assert pace(steps, ledger_of(place)) is None, "one short step says nothing about the rest"
+
+
+def test_parts_without_their_text_are_left_out(
+    place: Place, capfd: pytest.CaptureFixture[str]
+) -> None:
+    words = ["paper", "europarl", *options(place)]
+    assert command(words) == 2
+    assert "needs --europarl DIR and --newstest DIR" in capfd.readouterr().err
+    assert command([*words, "--europarl", "nowhere", "--newstest", "nowhere"]) == 2
+    assert "nowhere is no folder" in capfd.readouterr().err
+    assert not planned(chosen(PARTS, ["europarl"]), replace(place, texts={}))

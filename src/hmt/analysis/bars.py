@@ -1,7 +1,7 @@
 """Bars with their intervals: what groups of states or of sentences reach."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hmt.analysis.figures import COLOURS, COLUMN_INCHES, drawing
 from hmt.analysis.selection import Group
@@ -39,6 +39,28 @@ def bar_figure(series: Mapping[str, Sequence[Group]], across: str, up: str) -> "
         panel.spines[["top", "right"]].set_visible(False)
         if len(series) > 1:
             figure.legend(loc="outside lower center", ncols=2, frameon=False)
+        return figure
+
+
+def speed_figure(rows: Sequence[Mapping[str, Any]]) -> "Figure":
+    """A system's time per training batch and per live token, as multiples of the first row's."""
+    with drawing():
+        from matplotlib.figure import Figure
+
+        figure = Figure((COLUMN_INCHES, 0.8 + 0.28 * len(rows)), layout="constrained")
+        panel = figure.add_subplot()
+        names = ("seconds_per_batch", "seconds_per_token")
+        for n, (name, label) in enumerate(zip(names, ("training", "live token"), strict=True)):
+            times = [row[name] / rows[0][name] for row in rows]
+            places = [-place + (0.2 - 0.4 * n) for place in range(len(rows))]
+            panel.barh(places, times, 0.38, color=COLOURS[n], label=label)
+            for place, value in zip(places, times, strict=True):
+                panel.text(value, place, f" {value:.1f}", va="center")
+        panel.set_yticks([-place for place in range(len(rows))], [row["system"] for row in rows])
+        panel.set_xlabel(f"time as a multiple of {rows[0]['system']}")
+        panel.margins(x=0.12)
+        panel.spines[["top", "right"]].set_visible(False)
+        figure.legend(loc="outside lower center", ncols=2, frameon=False)
         return figure
 
 

@@ -112,7 +112,7 @@ def policy(
     alignment: Path = typer.Option(
         ..., help="Gold word alignments, one line per pair as in 1-1 2p3."
     ),
-    output: Path = typer.Option(..., help="Directory for scores.json; hmt plot draws it."),
+    output: Path = typer.Option(..., help="Directory for scores.json and policy.svg."),
     alignment_base: int | None = typer.Option(
         None, min=0, max=1, help="Index of the first word in the alignments. Default: detected."
     ),
@@ -127,8 +127,10 @@ def policy(
     Example:
       hmt analyse policy model --source test.de --target test.en --alignment test.talp \\
         --lower 1,3,5 --output policy
-      hmt plot policy --quality aligned_sure --latency token.AL --output policy.svg
+      hmt plot policy other --quality aligned_sure --latency token.AL --output policies.svg
     """
+    from hmt.analysis.curves import Axes, read_curve
+    from hmt.analysis.figures import curve_figure, save_figure
     from hmt.evaluation.evaluate import read_parallel
     from hmt.evaluation.policy import policy_sweep
 
@@ -153,6 +155,10 @@ def policy(
             f"AL {lag:.2f}: {shares['aligned_sure']:.1f} % by sure links, "
             f"{shares['aligned_possible']:.1f} % by all; {point['settings']}"
         )
+    axes = Axes.named("aligned_sure", "token.AL")
+    figure = curve_figure([read_curve([output], axes, loaded.system.name)], axes)
+    save_figure(figure, output / "policy.svg")
+    logger.info("Figure: %s", output / "policy.svg")
 
 
 @analyse.command()
@@ -248,6 +254,7 @@ def speed(
     """
     import torch
 
+    from hmt.analysis.bars import speed_figure
     from hmt.bench.setting import SIZES
     from hmt.bench.table import speed_table
 
@@ -255,7 +262,8 @@ def speed(
         raise UserError(f'Size "{size}" is unknown; it is {" or ".join(SIZES)}.')
     torch.set_num_threads(threads)
     rows = speed_table(size, repeats)
-    write_analysis(output, "speed", {"size": size, "threads": threads, "rows": rows}, None)
+    data = {"size": size, "threads": threads, "rows": rows}
+    write_analysis(output, "speed", data, speed_figure(rows))
     for row in rows:
         typer.echo(
             f"{row['system']:12} {row['parameters']:>12,} parameters  "

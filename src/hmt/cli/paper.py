@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 PARTS_ARGUMENT = typer.Argument(
     None,
     metavar="PART",
-    help="Parts or groups (ablations, analyses) to make. Default: all; see --dry-run.",
+    help="Parts or groups (systems, corpora, ablations, analyses). Default: all; see --dry-run.",
 )
 DATA = typer.Option(
     Path("data/multi30k-de-en"),
@@ -39,6 +39,15 @@ RECIPES = typer.Option(Path("recipes/multi30k"), help="Folder of the recipes.")
 ALIGNMENTS = typer.Option(
     None, help="Folder of gold word alignments (test.de, test.en, test.talp) for `policy`."
 )
+EUROPARL = typer.Option(
+    None, help="Folder of Europarl (train.de.gz, dev.de, and the same in en) for `europarl`."
+)
+NEWSTEST = typer.Option(
+    None, help="Folder of news (newstest2013.de, newstest2015.de, and in en) for `europarl`."
+)
+IWSLT15 = typer.Option(
+    None, help="Folder of talks (train30k.en.gz, tst2012.noapos.en, and in vi) for `iwslt15`."
+)
 REPORT = typer.Option(
     Path("runs/paper/paper.md"), help="Report to write; an .html page is written beside it."
 )
@@ -52,6 +61,9 @@ def paper(
     output: Path = OUTPUT,
     recipes: Path = RECIPES,
     alignments: Path | None = ALIGNMENTS,
+    europarl: Path | None = EUROPARL,
+    newstest: Path | None = NEWSTEST,
+    iwslt15: Path | None = IWSLT15,
     report: Path = REPORT,
     seeds: str = typer.Option("1", help="Seeds of the main figure, as in 1,2,3."),
     dry_run: bool = typer.Option(
@@ -72,18 +84,21 @@ def paper(
       hmt paper ablations --data multi30k
       hmt paper --no-train --report docs/paper.md
     """
-    from hmt.paper.parts import PARTS
-    from hmt.paper.plan import Ledger, Place, chosen, ordered
+    from hmt.paper.parts import ORDER, PARTS
+    from hmt.paper.plan import Ledger, Place, chosen, planned
     from hmt.paper.running import in_a_process, run
 
-    place = Place(runs, data, output, recipes, alignments, _numbers(seeds))
+    names_of_texts = ("alignments", "europarl", "newstest", "iwslt15")
+    folders = zip(names_of_texts, (alignments, europarl, newstest, iwslt15), strict=True)
+    texts = {option: path for option, path in folders if path is not None}
+    place = Place(runs, data, output, recipes, texts, _numbers(seeds))
     parts, ledger = chosen(PARTS, names or []), Ledger(output / "steps")
-    steps = ordered(step for part in parts for step in part.steps(place))
+    parts.sort(key=lambda part: ORDER.index(part.name))
     if dry_run:
-        typer.echo("\n".join(_plan(parts, place, ledger, steps)))
+        typer.echo("\n".join(_plan(parts, place, ledger)))
         return 0
-    if not data.is_dir():
-        raise UserError(f"{data} is no folder; name that of the text with --data.")
+    _check_texts(parts, place, names or [])
+    steps = planned(parts, place)
     try:
         with _interruptible(), _display(steps, ledger) as display:
             outcomes = run(
@@ -105,6 +120,19 @@ def _numbers(text: str) -> tuple[int, ...]:
         raise UserError(f"--seeds was given as {text!r}; write numbers, as in 1,2,3.") from None
 
 
+def _check_texts(parts: "Sequence[Part]", place: "Place", names: Sequence[str]) -> None:
+    """Refuse text that is not there; parts that need text nobody named are left out aloud."""
+    for option, path in {"data": place.data, **place.texts}.items():
+        if not path.is_dir():
+            raise UserError(f"{path} is no folder; name that of the text with --{option}.")
+    for part in parts:
+        if lacking := part.lacks(place):
+            told = " and ".join(f"--{option} DIR" for option in lacking)
+            if part.name in names:
+                raise UserError(f"The part {part.name} needs {told}.")
+            logger.info("%s is left out: it needs %s.", part.name, told)
+
+
 def _report(place: "Place", parts: "Sequence[Part]", ledger: "Ledger", path: Path) -> None:
     from hmt.paper.markdown import write_markdown
     from hmt.paper.page import write_page
@@ -116,27 +144,38 @@ def _report(place: "Place", parts: "Sequence[Part]", ledger: "Ledger", path: Pat
     logger.info("Report: %s and %s", path, path.with_suffix(".html"))
 
 
-def _plan(
-    parts: "Sequence[Part]", place: "Place", ledger: "Ledger", steps: "Sequence[Step]"
-) -> Iterator[str]:
-    """What would run, and the time that each part still needs."""
-    from hmt.paper.plan import DONE, ordered
-    from hmt.paper.report import duration
+def _plan(parts: "Sequence[Part]", place: "Place", ledger: "Ledger") -> Iterator[str]:
+    """What would run in this order, and the time that each part still needs."""
+    from hmt.paper.pace import pace
+    from hmt.paper.parts.shown import duration
+    from hmt.paper.plan import DONE, ordered, planned, with_all_texts
 
+    # parts whose text was not named are shown as well, so that their cost is known
+    whole = with_all_texts(place, parts)
+    steps = planned(parts, whole)
     states = {step.name: ledger.state(step) for step in steps}
     for step in steps:
         known = duration(step.seconds) if step.seconds is not None else "unknown"
         yield f"{states[step.name]:12} {'' if states[step.name] == DONE else known:>8}  {step.name}"
     yield ""
+    shared: set[str] = set()
     for part in parts:
-        left = [s for s in ordered(part.steps(place)) if states[s.name] != DONE]
-        yield f"{part.name:16} {_sum(left):>10}  {part.title} ({len(left)} steps)"
+        own = [s for s in ordered(part.steps(whole)) if states[s.name] != DONE]
+        left = [step for step in own if step.name not in shared]
+        shared |= {step.name for step in own}
+        told = "".join(f" --{option}" for option in part.lacks(place))
+        needs = f"; left out without{told}" if told else ""
+        yield f"{part.name:16} {_sum(left):>10}  {part.title} ({len(left)} steps{needs})"
     left = [step for step in steps if states[step.name] != DONE]
     yield f"{'in all':16} {_sum(left):>10}  {len(left)} of {len(steps)} steps, on one core"
+    factor = pace(steps, ledger)
+    if factor is not None and left:
+        known = duration(factor * sum(step.seconds or 0.0 for step in left))
+        yield f"{'by what is done':16} {known:>10}  it took {factor:.1f} times its estimate here"
 
 
 def _sum(steps: "Sequence[Step]") -> str:
-    from hmt.paper.report import duration
+    from hmt.paper.parts.shown import duration
 
     known = sum(step.seconds or 0.0 for step in steps)
     more = any(step.seconds is None for step in steps)
@@ -176,11 +215,12 @@ def _display(steps: "Sequence[Step]", ledger: "Ledger") -> "Iterator[Display]":
 class Lines:
     """One line when a step begins and one if it fails."""
 
-    def begin(self, step: "Step", number: int, total: int) -> None:
-        from hmt.paper.report import duration
+    def begin(self, step: "Step", number: int, total: int, left: float) -> None:
+        from hmt.paper.parts.shown import duration
 
         about = "" if step.seconds is None else f", about {duration(step.seconds)}"
-        logger.info("%d/%d %s%s", number, total, step.name, about)
+        whole = f" of {duration(left)} left" if left else ""
+        logger.info("%d/%d %s%s%s", number, total, step.name, about, whole)
 
     def tick(self, line: str) -> None:
         """Nothing: a log file has no use for it."""
@@ -196,8 +236,10 @@ class Bar(Lines):
     def __init__(self, bars: Any, total: int) -> None:
         self.bars, self.task = bars, bars.add_task("", total=total, line="")
 
-    def begin(self, step: "Step", number: int, total: int) -> None:
-        self.bars.update(self.task, description=step.name, line="")
+    def begin(self, step: "Step", number: int, total: int, left: float) -> None:
+        from hmt.paper.parts.shown import duration
+
+        self.bars.update(self.task, description=step.name, line=f"about {duration(left)} left")
 
     def tick(self, line: str) -> None:
         self.bars.update(self.task, line=line[:100])

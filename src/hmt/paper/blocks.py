@@ -18,6 +18,7 @@ class Table:
 
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
+    fold: str = ""  # a long one is shown when its reader asks for what this says
 
 
 @dataclass(frozen=True)

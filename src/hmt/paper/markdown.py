@@ -20,7 +20,7 @@ def write_markdown(report: Report, path: Path) -> None:
 def _page(report: Report, pictures: Path) -> list[str]:
     overview = Table(
         ("part", "of the paper", "state", "agreement"),
-        tuple((_link(c), c.part.theirs, c.state, c.section.verdict) for c in report.chapters),
+        tuple((_link(c), c.part.theirs, c.state, c.agreement) for c in report.chapters),
     )
     lines = [f"# {report.title}", *report.introduction, _table(overview)]
     for chapter in report.chapters:
@@ -54,12 +54,13 @@ def _chapter(chapter: Chapter, pictures: Path) -> list[str]:
 
 def _block(block: Block, pictures: Path, part: str) -> str:
     if isinstance(block, Table):
-        return _table(block)
+        folded = f"<details><summary>{block.fold}</summary>\n\n{_table(block)}\n\n</details>"
+        return folded if block.fold else _table(block)
     if isinstance(block, Picture):
         pictures.mkdir(parents=True, exist_ok=True)
         name = f"{part}-{block.path.name}"
         shutil.copyfile(block.path, pictures / name)
-        return f"![{block.caption}]({pictures.name}/{name})"
+        return f"![{block.caption}]({pictures.name}/{name})\n\n*{block.caption}*"
     return block.text
 
 

@@ -21,9 +21,12 @@ h2 { margin-top: 3rem; border-top: 1px solid var(--line); padding-top: 1.5rem; }
 table { border-collapse: collapse; font-size: 0.9rem; }
 th, td { text-align: left; padding: 0.2rem 0.7rem 0.2rem 0; border-bottom: 1px solid var(--line);
   vertical-align: top; font-variant-numeric: tabular-nums; }
-.scroll { overflow-x: auto; }
+.scroll { overflow-x: auto; margin: 1rem 0; }
 .picture { background: var(--card); border-radius: 6px; padding: 0.5rem; display: inline-block; }
 .picture img { display: block; max-width: none; }
+.picture img.drawn { width: 34rem; max-width: calc(100vw - 4rem); }
+figure { margin: 0; }
+figcaption { color: var(--soft); font-size: 0.9rem; }
 .verdict { border-left: 4px solid var(--accent); padding: 0.3rem 0 0.3rem 0.8rem; }
 .soft, summary { color: var(--soft); }
 pre { overflow-x: auto; font-size: 0.8rem; }
@@ -43,7 +46,7 @@ def page(report: Report) -> str:
     overview = "".join(
         f'<tr><td><a href="#{c.part.name}">{escape(c.part.name)}</a></td>'
         f"<td>{escape(c.part.theirs)}</td><td>{c.state}</td>"
-        f"<td>{escape(c.section.verdict)}</td></tr>"
+        f"<td>{escape(c.agreement)}</td></tr>"
         for c in report.chapters
     )
     rows = tuple((t.run, t.updates, t.seed, t.commit, t.cost) for t in report.trained)
@@ -93,14 +96,19 @@ def _block(block: Block) -> str:
     if isinstance(block, Picture):
         data = base64.b64encode(block.path.read_bytes()).decode()
         source = f"data:image/{KINDS[block.path.suffix]};base64,{data}"
-        image = f'<img alt="{escape(block.caption)}" src="{source}">'
-        return f'<div class="scroll"><div class="picture">{image}</div></div>'
+        kind = ' class="drawn"' if block.path.suffix == ".svg" else ""
+        image = f'<img{kind} alt="{escape(block.caption)}" src="{source}">'
+        shown = f'<div class="scroll"><div class="picture">{image}</div></div>'
+        return f"<figure>{shown}<figcaption>{escape(block.caption)}</figcaption></figure>"
     if isinstance(block, Table):
         head = "".join(f"<th>{escape(cell)}</th>" for cell in block.head)
         body = "".join(
             f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in block.rows
         )
-        return f'<div class="scroll"><table><tr>{head}</tr>{body}</table></div>'
+        table = f'<div class="scroll"><table><tr>{head}</tr>{body}</table></div>'
+        if not block.fold:
+            return table
+        return f"<details><summary>{escape(block.fold)}</summary>{table}</details>"
     return f"<p>{_inline(block.text)}</p>"
 
 

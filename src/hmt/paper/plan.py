@@ -6,8 +6,8 @@ digests of all inputs at the time.  A finished training needs no stamp, its run 
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -26,11 +26,12 @@ class Place:
     runs: Path  # trained runs, by name, and the prepared data
     data: Path  # the raw text of the benchmark
     output: Path  # evaluations, analyses, stamps, logs
-    recipes: Path
-    alignments: Path | None = None  # gold word alignments: test.de, test.en, test.talp
+    recipes: Path  # those of Multi30k; those of other corpora are in folders beside it
+    texts: Mapping[str, Path] = field(default_factory=dict)  # folders of other text, by option
     seeds: tuple[int, ...] = (1,)
     pieces: int = 6000  # joint BPE pieces
     size: str = "tiny"  # of the models whose speed is measured
+    updates: int = 1000  # of every system from the start that all share
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,13 @@ class Part:
     steps: Callable[[Place], Sequence[Step]]
     section: Callable[[Place], Section]  # what there is by now
     groups: tuple[str, ...] = ()
+    # what shows the point already; made before the rest of any part
+    core: Callable[[Place], Sequence[Step]] | None = None
+    texts: tuple[str, ...] = ()  # folders of text without which it cannot be made
+
+    def lacks(self, place: Place) -> list[str]:
+        """Options that name text which this part needs, and which were not given."""
+        return [name for name in self.texts if name not in place.texts]
 
 
 @dataclass(frozen=True)
@@ -89,17 +97,21 @@ class Ledger:
         self.folder.mkdir(parents=True, exist_ok=True)
         write_atomically(self.path(step), json.dumps(content, indent=1) + "\n")
 
+    def begin(self, step: Step) -> None:
+        """Keep what a step is being done from: whoever resumes it must know whether it can."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(self.path(step), json.dumps({**identity(step), "begun": True}) + "\n")
+
     def state(self, step: Step) -> str:
-        """DONE, OPEN, or STALE: done by another command or from other inputs."""
-        if not step.output.exists():
-            return OPEN
+        """DONE, OPEN, or STALE: done, or begun, by another command or from other inputs."""
         if step.is_finished is not None:
-            return DONE if step.is_finished() else OPEN
+            return DONE if step.output.exists() and step.is_finished() else OPEN
         stamp = self.stamp(step)
         if stamp is None:
             return OPEN
-        is_same = all(stamp.get(key) == value for key, value in identity(step).items())
-        return DONE if is_same else STALE
+        if any(stamp.get(key) != value for key, value in identity(step).items()):
+            return STALE
+        return DONE if step.output.exists() and not stamp.get("begun") else OPEN
 
 
 def identity(step: Step) -> dict[str, Any]:
@@ -139,6 +151,24 @@ def ordered(steps: Iterable[Step]) -> list[Step]:
     for step in steps:
         visit(step)
     return list(found.values())
+
+
+def with_all_texts(place: Place, parts: Sequence[Part]) -> Place:
+    """The same place, text that was not named under the name of its option: to look at a plan."""
+    unknown = {option: Path(option.upper()) for part in parts for option in part.lacks(place)}
+    return replace(place, texts={**unknown, **place.texts})
+
+
+def planned(parts: Sequence[Part], place: Place) -> list[Step]:
+    """All steps of some parts, so ordered that a plan that is stopped has shown the most.
+
+    First the core of every part, then the rest with the first seed, then the other seeds.
+    """
+    parts = [part for part in parts if not part.lacks(place)]
+    first = replace(place, seeds=place.seeds[:1])
+    core = [step for part in parts for step in (part.core or part.steps)(first)]
+    rest = [step for at in (first, place) for part in parts for step in part.steps(at)]
+    return ordered([*core, *rest])
 
 
 def chosen(parts: Sequence[Part], names: Sequence[str]) -> list[Part]:

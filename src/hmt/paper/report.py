@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from hmt.analysis.published import published_title
 from hmt.paper.blocks import Section
 from hmt.paper.parts import NOT_PLANNED
-from hmt.paper.plan import DONE, Ledger, Part, Place, Step, ordered
+from hmt.paper.parts.shown import duration
+from hmt.paper.plan import DONE, Ledger, Part, Place, Step, ordered, with_all_texts
 from hmt.paper.runs import run_facts, training_seconds
 from hmt.training.publish import source_commit
 
@@ -30,6 +31,11 @@ class Chapter:
         if self.done in (0, self.total):
             return "whole" if self.done else "missing"
         return f"{self.done} of {self.total} steps"
+
+    @property
+    def agreement(self) -> str:
+        """What an overview says of it: nothing of what is not there."""
+        return self.section.verdict if self.section.blocks and self.done else "not made yet"
 
 
 @dataclass(frozen=True)
@@ -56,7 +62,7 @@ class Report:
 
 def build(place: Place, parts: Sequence[Part], ledger: Ledger) -> Report:
     """Look at what is there."""
-    chapters = []
+    place, chapters = with_all_texts(place, parts), []
     for part in parts:
         steps = ordered(part.steps(place))
         own = [step for step in steps if step.name != "prepare"]
@@ -68,14 +74,15 @@ def build(place: Place, parts: Sequence[Part], ledger: Ledger) -> Report:
     trained = tuple(_trained(step) for step in every if _is_there(step, ledger))
     introduction = (
         f"{published_title()}. What the paper shows, made again in small by `hmt paper`: Multi30k "
-        "German-English, 29,000 captions, models of 3+3 layers and width 128. The paper trained on "
-        "millions of sentences with models thirty times as large: directions can be compared, "
-        "numbers cannot.",
+        "German-English, 29,000 captions, models of 3+3 layers and width 128, where nothing else "
+        "is said. The paper trained on millions of sentences with models thirty times as large: "
+        "directions can be compared, numbers cannot.",
         f"Made on {platform.machine()} with {os.cpu_count()} cores and no accelerator, report at "
         f"commit {_short(source_commit())}. BLEU is sacreBLEU 13a, mixed case, on "
         "test_2016_flickr; AL counts tokens; [ ] are 95 % intervals by bootstrap over sentences; "
         "differences are tested by paired bootstrap. In commands DATA is the folder of the text, "
-        "RUNS that of the runs, RESULTS that of evaluations and analyses.",
+        "RUNS that of the runs, RESULTS that of evaluations and analyses, ALIGNMENTS, EUROPARL, "
+        "NEWSTEST and IWSLT15 those of other text.",
     )
     return Report(
         "The paper, result by result", introduction, tuple(chapters), trained, NOT_PLANNED
@@ -85,9 +92,10 @@ def build(place: Place, parts: Sequence[Part], ledger: Ledger) -> Report:
 def portable(command: str, place: Place) -> str:
     """A command without the folders of this machine."""
     names = {place.output: "RESULTS", place.runs: "RUNS", place.data: "DATA"}
-    if place.alignments is not None:
-        names[place.alignments] = "ALIGNMENTS"
+    names |= {path: option.upper() for option, path in place.texts.items()}
     names[place.recipes] = "recipes/multi30k"
+    if place.recipes.parent.name:  # not the working directory
+        names[place.recipes.parent] = "recipes"
     # a folder inside another one first
     for folder in sorted(names, key=lambda path: -len(str(path))):
         command = command.replace(str(folder), names[folder])
@@ -146,10 +154,3 @@ def _short(commit: object) -> str:
         return "unknown"
     plain, _, dirty = commit.partition("-")
     return plain[:7] + ("-dirty" if dirty else "")
-
-
-def duration(seconds: float) -> str:
-    """As in 45 s, 23 min, 3.1 h."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -1,5 +1,6 @@
 """Runs the steps that are missing: one after another, resumable, one failure stops only its own."""
 
+import ctypes
 import shutil
 import signal
 import subprocess
@@ -16,6 +17,7 @@ from hmt.training.publish import source_commit
 
 FAILED, SKIPPED, RAN = "failed", "skipped", "ran"
 LOOK_SECONDS = 0.5
+PR_SET_PDEATHSIG = 1  # linux/prctl.h
 INTERRUPTED = 128 + signal.SIGINT
 
 
@@ -32,7 +34,7 @@ class Outcome:
 class Display(Protocol):
     """Shows what is going on."""
 
-    def begin(self, step: Step, number: int, total: int) -> None: ...
+    def begin(self, step: Step, number: int, total: int, left: float) -> None: ...
 
     def tick(self, line: str) -> None: ...
 
@@ -54,6 +56,11 @@ def run(
 ) -> list[Outcome]:
     """Run in order what is not done.  An interrupt ends the running step, which keeps its work."""
     outcomes: dict[str, Outcome] = {}
+    left = {
+        step.name: step.seconds or 0.0
+        for step in steps
+        if (trains or not step.is_training) and ledger.state(step) != DONE
+    }
     for number, step in enumerate(steps, 1):
         lacking = [n.name for n in step.needs if outcomes[n.name].status in (FAILED, SKIPPED)]
         state = ledger.state(step)
@@ -64,11 +71,14 @@ def run(
         elif step.is_training and not trains:
             outcomes[step.name] = Outcome(step, SKIPPED, why="not trained yet")
         else:
-            if state == STALE and not step.is_training:
-                # a directory of results of another model would be refused
-                shutil.rmtree(step.output.parent)
-            display.begin(step, number, len(steps))
+            if state == STALE:
+                # a directory of results of another model would be refused, also half of one
+                shutil.rmtree(step.output.parent, ignore_errors=True)
+            if step.is_finished is None:
+                ledger.begin(step)
+            display.begin(step, number, len(steps), sum(left.values()))
             outcomes[step.name] = _run(step, ledger, logs, display, execute)
+        left.pop(step.name, None)
         display.end(outcomes[step.name])
     return list(outcomes.values())
 
@@ -81,6 +91,9 @@ def _run(step: Step, ledger: Ledger, logs: Path, display: Display, execute: Exec
     seconds = time.monotonic() - start
     if code == INTERRUPTED:
         raise KeyboardInterrupt
+    if code < 0:
+        why = f"ended by signal {-code}; repeat the command to go on where it was"
+        return Outcome(step, FAILED, seconds, why)
     if code != 0 or not step.output.exists():
         return Outcome(step, FAILED, seconds, last_line(log) or f"exit code {code}")
     earlier = (ledger.stamp(step) or {}).get("seconds", 0.0) if step.is_training else 0.0
@@ -104,6 +117,18 @@ def last_line(log: Path) -> str:
     return lines[-1].strip() if lines else ""
 
 
+def _following() -> Callable[[], None] | None:
+    """What makes a new process stop, and save itself, when this one is killed; Linux only.
+
+    Otherwise it would hold its run against whoever repeats the command.
+    """
+    if sys.platform != "linux":
+        return None
+    # loaded here: between fork and exec as little as possible may happen
+    prctl = ctypes.CDLL(None).prctl
+    return lambda: prctl(PR_SET_PDEATHSIG, int(signal.SIGINT)) and None
+
+
 def in_a_process(command: Sequence[str], log: Path, tick: Callable[[], None]) -> int:
     """Run `python -m hmt COMMAND`; an interrupt is passed on, and waited for."""
     with log.open("ab") as file:
@@ -113,6 +138,7 @@ def in_a_process(command: Sequence[str], log: Path, tick: Callable[[], None]) ->
             stdout=file,
             stderr=subprocess.STDOUT,
             start_new_session=True,  # Ctrl-C comes to us, and to it from us, once
+            preexec_fn=_following(),
         )
         try:
             while True:

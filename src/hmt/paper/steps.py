@@ -17,19 +17,21 @@ def test_files(place: Place) -> tuple[Path, Path]:
 
 
 def prepare(place: Place) -> Step:
-    """The corpus as token files."""
-    names = {
-        "--source": "train.de.gz",
-        "--target": "train.en.gz",
-        "--valid-source": "val.de",
-        "--valid-target": "val.en",
-    }
-    words = [word for key, name in names.items() for word in (key, str(place.data / name))]
-    folder = place.runs / "data"
-    command = ("prepare", *words, "--size", str(place.pieces), "--output", str(folder))
-    inputs = tuple(place.data / name for name in names.values())
+    """Multi30k as token files."""
+    names = ("train.de.gz", "train.en.gz", "val.de", "val.en")
+    files = tuple(place.data / name for name in names)
+    return prepare_text("prepare", files, ("--size", str(place.pieces)), place.runs / "data")
+
+
+def prepare_text(
+    name: str, files: Sequence[Path], options: Sequence[str], folder: Path, seconds: float = 20.0
+) -> Step:
+    """A corpus as token files; the files are both sides for training, then for validation."""
+    keys = ("--source", "--target", "--valid-source", "--valid-target")
+    words = [word for key, path in zip(keys, files, strict=True) for word in (key, str(path))]
+    command = ("prepare", *words, *options, "--output", str(folder))
     output = folder / "data.json"
-    return Step("prepare", command, inputs, output, 20.0, is_finished=output.exists)
+    return Step(name, command, tuple(files), output, seconds, is_finished=output.exists)
 
 
 def train(
@@ -38,13 +40,19 @@ def train(
     recipe: str,
     overrides: Sequence[str] = (),
     *,
+    data: Step | None = None,
     warm_start: Step | None = None,
     models: Sequence[Step] = (),
     share: float = 1.0,
 ) -> Step:
-    """A run of a recipe; `share` is its cost as a multiple of what the recipe's head says."""
-    path, run, data = place.recipes / f"{recipe}.toml", place.runs / name, prepare(place)
-    settings = [f"output={run}", f"data.directory={place.runs / 'data'}", *overrides]
+    """A run of a recipe of Multi30k, or of CORPUS/RECIPE with data of its own.
+
+    `share` is its cost as a multiple of what the recipe's head says.
+    """
+    data = data or prepare(place)
+    folder = place.recipes.parent if "/" in recipe and data.name != "prepare" else place.recipes
+    path, run = folder / f"{recipe}.toml", place.runs / name
+    settings = [f"output={run}", f"data.directory={data.output.parent}", *overrides]
     if warm_start is not None:
         settings.append(f"training.warm_start={warm_start.output.parent}")
     if models:
@@ -65,9 +73,16 @@ def train(
     )
 
 
-def evaluate(place: Place, folder: str, trained: Step, sweep: Mapping[str, str]) -> Step:
-    """A model on the test set, at every combination of the settings of a sweep."""
-    source, target = test_files(place)
+def evaluate(
+    place: Place,
+    folder: str,
+    trained: Step,
+    sweep: Mapping[str, str],
+    files: tuple[Path, Path] | None = None,
+    seconds_per_point: float = SECONDS_PER_POINT,
+) -> Step:
+    """A model on a test set, at every combination of the settings of a sweep."""
+    source, target = files or test_files(place)
     output = place.output / folder
     options = [word for key, values in sweep.items() for word in (f"--{key}", values)]
     words = ["--source", str(source), "--target", str(target), "--output", str(output)]
@@ -79,7 +94,7 @@ def evaluate(place: Place, folder: str, trained: Step, sweep: Mapping[str, str])
         ("evaluate", str(trained.output.parent), *words, *options),
         (trained.output, source, target),
         output / "scores.json",
-        SECONDS_PER_POINT * points,
+        seconds_per_point * points,
         needs=(trained,),
     )
 

@@ -9,6 +9,7 @@ the attention, and y_i sees the source up to P_i + delta: that is also when it c
 """
 
 import math
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -35,11 +36,19 @@ NEAREST, FARTHEST = 0.9, 1100.0
 @dataclass(frozen=True)
 class GMAConfig:
     dims: Dims
-    delta: float = 1.0  # source tokens to wait for beyond the aligned position
+    # source tokens to wait for beyond the aligned position; a range is drawn from for each batch
+    delta: float | tuple[float, float] = 1.0
     label_smoothing: float = 0.1
 
     def __post_init__(self) -> None:
-        check_delta(self.delta)
+        low, high = self.delta_range
+        check_delta(low)
+        if not low <= high:
+            raise UserError(f"delta = [{low}, {high}] is an empty range; put the smaller first.")
+
+    @property
+    def delta_range(self) -> tuple[float, float]:
+        return self.delta if isinstance(self.delta, tuple) else (self.delta, self.delta)
 
 
 @dataclass(frozen=True)
@@ -123,7 +132,23 @@ class GMA(TokenSystem[GMAConfig, GMAKnobs, None]):
         super().__init__(config, Gaussian)
 
     def default_knobs(self) -> dict[str, object]:
-        return {"delta": self.config.delta}
+        low, high = self.config.delta_range
+        return {"delta": (low + high) / 2}
+
+    def doubts(self, knobs: GMAKnobs) -> list[str]:
+        low, high = self.config.delta_range
+        if low < high and not low <= knobs.delta <= high:
+            return [f"delta = {knobs.delta} is outside the trained range of {low} to {high}."]
+        return []
+
+    def sample(self, draw: random.Random, batch: Batch) -> GMAKnobs:
+        low, high = self.config.delta_range
+        return GMAKnobs(delta=draw.uniform(low, high) if low < high else low)
+
+    def validation_knobs(self) -> list[GMAKnobs]:
+        """Both ends and the middle of what is drawn from."""
+        low, high = self.config.delta_range
+        return [GMAKnobs(delta=d) for d in dict.fromkeys((low, (low + high) / 2, high))]
 
     @property
     def register_shape(self) -> tuple[int, ...]:

@@ -116,6 +116,16 @@ def steps(name: str, place: Place) -> list[Step]:
     return [step for row in TABLES[name][3] for step in row.steps(place)]
 
 
+CORE = {"latency-weight": ("1.0", "0.0", "2.0"), "state-weight": ("1.0", "0.0")}
+
+
+def core(name: str, place: Place) -> list[Step]:
+    """The rows that show most: the ends of a grid, the first third of the numbers of states."""
+    rows = TABLES[name][3]
+    chosen = CORE.get(name, [row.label for row in (rows[:4] if name == "states" else rows)])
+    return [step for row in rows if row.label in chosen for step in row.steps(place)]
+
+
 @dataclass(frozen=True)
 class Outcome:
     """AL and BLEU of a row in the paper and here, and whether our BLEU can be told apart."""
@@ -145,13 +155,35 @@ def section(name: str, place: Place) -> Section:
         found = (point["latency"]["token"]["AL"], score_ours)
         outcomes[n] = Outcome(row.label, (delay, score), found, (low, high))
     head = (name.replace("-", " "), "paper: AL", "BLEU", "ours: AL", "BLEU")
-    return Section((Table(head, tuple(cells)),), verdict(outcomes, reference), missing)
+    said = levels(outcomes) if name == "states" else verdict(outcomes, reference)
+    return Section((Table(head, tuple(cells)),), said, missing)
+
+
+def levels(outcomes: dict[int, Outcome]) -> str:
+    """Which number of states is best and which worst at low, middle and high latency."""
+    said = []
+    for n, name in enumerate(("low", "middle", "high")):
+        rows = [outcomes[i] for i in range(4 * n, 4 * n + 4) if i in outcomes]
+        if len(rows) < 2:
+            continue
+        order = [sorted(rows, key=lambda row: row.paper[1]), sorted(rows, key=lambda o: o.ours[1])]
+        theirs, ours = ((found[-1].label, found[0].label) for found in order)
+        spread = order[1][-1].ours[1] - order[1][0].ours[1]
+        said.append(
+            f"at {name} latency {ours[0]} is best and {ours[1]} worst, {spread:.1f} BLEU apart "
+            f"(paper, of the same rows: {theirs[0]} and {theirs[1]})"
+        )
+    if not said:
+        return "There are too few rows yet to compare numbers of states."
+    return f"Here {'; '.join(said)}."
 
 
 def verdict(outcomes: dict[int, Outcome], reference: int) -> str:
     """Whether latency and BLEU move against the reference row as they do in the paper."""
     if reference not in outcomes or len(outcomes) < 2:
-        return "There are too few rows yet to compare directions with the paper."
+        rows = [f"{o.label} has {o.ours[1]:.1f} at AL {o.ours[0]:.2f}" for o in outcomes.values()]
+        so_far = f"; ours so far: {', '.join(rows)}" if rows else ""
+        return f"There are too few rows yet to compare directions with the paper{so_far}."
     base = outcomes[reference]
     others = [outcome for n, outcome in outcomes.items() if n != reference]
     said = []
@@ -180,6 +212,14 @@ def verdict(outcomes: dict[int, Outcome], reference: int) -> str:
 
 
 PARTS = tuple(
-    Part(name, title, claim, partial(steps, name), partial(section, name), ("ablations",))
+    Part(
+        name,
+        title,
+        claim,
+        partial(steps, name),
+        partial(section, name),
+        ("ablations",),
+        partial(core, name),
+    )
     for name, (title, claim, _, _) in TABLES.items()
 )

@@ -1,178 +1,154 @@
-"""The main figure, quality over latency of all systems, and its numbers with more metrics."""
+"""The main figure, quality over latency of all systems: two budgets, and from scratch."""
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
-
-from hmt.analysis.curves import Curve, read_curve
-from hmt.analysis.figures import curve_figure, save_figure
-from hmt.analysis.published import published
-from hmt.analysis.rivals import in_words
-from hmt.evaluation.points import read_points
-from hmt.paper.blocks import Block, Picture, Section, Table, Text
-from hmt.paper.parts.shown import AXES, bleu, lag, read_data
-from hmt.paper.parts.systems import RIVALS, Rival
+from hmt.paper.blocks import Block, Section, Table, Text
+from hmt.paper.parts.budgets import EQUAL_TIME, EQUAL_UPDATES, START, Budget, rivals
+from hmt.paper.parts.comparison import Comparison, difference, side_of
+from hmt.paper.parts.shown import duration
+from hmt.paper.parts.systems import SCRATCH, Rival
 from hmt.paper.plan import Part, Place, Step
-from hmt.paper.steps import analyse, evaluate
+from hmt.paper.runs import training_seconds
 
-SEEDED = ("hmt", "multipath", "mma")  # repeated with every seed that is asked for
-DIALS = ("lower", "k", "delta", "threshold", "rho_a")
-LOWEST = -1  # the paper's lower boundary for latencies below one token
+CLAIM = "The paper has HMT above all others at every latency"
+UPDATES = Comparison(EQUAL_UPDATES.name, rivals(EQUAL_UPDATES), is_seeded=True)
+TIME = Comparison(
+    EQUAL_TIME.name, tuple(r for r in rivals(EQUAL_TIME) if not r.label.startswith("mma-noise"))
+)
+CAPTION = "BLEU over AL in tokens, {}; bands: 95 % intervals of one seed, or the range of several"
 
 
 def steps(place: Place) -> list[Step]:
-    """Train and evaluate every system; test HMT against each other one."""
-    evaluated = {rival.label: [m.evaluate(place) for m in rival.models] for rival in RIVALS}
-    found = [step for each in evaluated.values() for step in each]
-    for rival in RIVALS:
-        if rival.label in SEEDED:
-            found += [m.evaluate(place, seed) for seed in place.seeds[1:] for m in rival.models]
-    own = evaluated[RIVALS[0].label]
-    for rival in RIVALS[1:]:
-        both = (RIVALS[0], own), (rival, evaluated[rival.label])
-        words = [f"{each.label}={_joined(steps)}" for each, steps in both]
-        needs = [*own, *evaluated[rival.label]]
-        folder = f"main/against-{rival.label}"
-        found.append(analyse(place, "rivals", folder, words, needs, seconds=60.0))
-    return found
+    """Every system with the same number of updates."""
+    return UPDATES.steps(place)
 
 
-def _joined(steps: Sequence[Step]) -> str:
-    return ",".join(str(step.output.parent) for step in steps)
-
-
-def folders(place: Place, rival: Rival, seed: int = 1) -> list[Path]:
-    """The evaluations of a system that are there."""
-    every = [place.output / "main" / model.named(seed) for model in rival.models]
-    return [folder for folder in every if (folder / "scores.json").exists()]
+def core(place: Place) -> list[Step]:
+    """HMT beside multipath."""
+    return UPDATES.steps(place, only_core=True)
 
 
 def section(place: Place) -> Section:
-    """The figure of what is there, all points, and the tests."""
-    there = [(rival, folders(place, rival)) for rival in RIVALS]
-    missing = [
-        model.run
-        for rival, paths in there
-        for model in rival.models
-        if place.output / "main" / model.run not in paths
-    ]
-    curves = [read_curve(paths, AXES, rival.label) for rival, paths in there if paths]
-    if not curves:
-        return Section((), "Nothing has been evaluated yet.", missing)
-    save_figure(curve_figure(curves, AXES), place.output / "main" / "main.svg")
-    blocks: list[Block] = [
-        Picture(place.output / "main" / "main.svg", "BLEU over AL in tokens, 95 % intervals"),
-        Text("How each system is trained: " + "; ".join(f"{r.label}: {r.note}" for r in RIVALS)),
-        _table(curves),
-        *_seeds(place),
-    ]
-    tests = [
-        found
-        for rival in RIVALS[1:]
-        if (data := read_data(place.output / f"main/against-{rival.label}/rivals.json"))
-        for found in data["differences"]
-    ]
-    blocks += [Text(in_words(found)) for found in tests]
-    return Section(blocks, _verdict(tests), missing)
+    """The figure at equal updates, and how each system is trained."""
+    blocks = UPDATES.blocks(place, CAPTION.format("equal updates from one start"))
+    if blocks:
+        blocks.insert(1, Text(_protocol(place)))
+        blocks += [budgets_table(place), Text(_notes(UPDATES.rivals))]
+    return Section(blocks, UPDATES.verdict(place, CLAIM), UPDATES.missing(place))
 
 
-def _table(curves: Sequence[Curve]) -> Table:
-    rows = []
-    for curve in curves:
-        for point in curve.points:
-            low, high = point.quality_interval or (point.quality, point.quality)
-            quality = f"{point.quality:.1f} [{low:.1f}, {high:.1f}]"
-            rows.append((curve.label, dial(point.settings), f"{point.latency:.2f}", quality))
-    return Table(("system", "setting", "AL", "BLEU"), tuple(rows))
-
-
-def dial(settings: Mapping[str, Any]) -> str:
-    """The settings that set the latency of some system."""
-    return ", ".join(f"{name} {value}" for name, value in settings.items() if name in DIALS)
-
-
-def _seeds(place: Place) -> list[Block]:
-    """BLEU at AL of every seed, and the mean, where there are several."""
-    rows: list[tuple[str, ...]] = []
-    for rival in RIVALS:
-        by_setting: dict[str, list[dict[str, Any]]] = {}
-        for seed in place.seeds:
-            for folder in folders(place, rival, seed):
-                for point in read_points(folder / "scores.json"):
-                    by_setting.setdefault(dial(point["settings"]), []).append(point)
-        for setting, points in by_setting.items():
-            if len(points) > 1:
-                scores = [point["quality"]["bleu"] for point in points]
-                each = ", ".join(f"{bleu(p).split()[0]} at {lag(p)}" for p in points)
-                mean = sum(scores) / len(scores)
-                rows.append((rival.label, setting, f"{mean:.1f}", each))
-    return [Table(("system", "setting", "mean BLEU", "each seed"), tuple(rows))] if rows else []
-
-
-def _verdict(tests: Sequence[dict[str, Any]]) -> str:
-    """One sentence: against whom HMT is above, level, below."""
-    sides: dict[str, list[str]] = {"above": [], "level with": [], "below": [], "never beside": []}
-    for found in tests:
-        if "why_not" in found:
-            side = "never beside"
-        elif found["p"] >= 0.05:
-            side = "level with"
-        else:
-            side = "above" if found["difference"] > 0 else "below"
-        # the tests are of HMT (second) minus the other one
-        sides[side].append(found["first"])
-    said = [f"{side} {', '.join(names)}" for side, names in sides.items() if names]
-    if not said:
-        return "The paper has HMT above all others; it has not been tested against another one yet."
-    agrees = not sides["below"] and not sides["level with"]
-    start = "As in the paper" if agrees else "The paper has HMT above all others"
-    return f"{start}{', ' if agrees else '; here '}HMT is {', '.join(said)} where they share AL."
-
-
-def numerical_steps(place: Place) -> list[Step]:
-    """HMT below one token of lag, beside its points of the main figure."""
-    hmt = RIVALS[0].models[0]
-    lowest = evaluate(place, "numerical/lowest", hmt.train(place), {"lower": str(LOWEST)})
-    return [hmt.evaluate(place), lowest]
-
-
-def numerical(place: Place) -> Section:
-    """CW, AP, AL, DAL and BLEU of HMT beside the paper's tables."""
-    ours = [
-        point
-        for folder in ("numerical/lowest", "main/hmt")
-        for point in read_points(place.output / folder / "scores.json")
-    ]
-    theirs = published("wmt15-base", AXES)
-    head = ("", "L", "K", "CW", "AP", "AL", "DAL", "BLEU")
-    metrics = head[3:7]
-    rows = [
-        (
-            *("paper", str(p.settings["lower"]), str(p.settings["states"])),
-            *(f"{p.values[f'token.{m}']:.2f}" for m in metrics),
-            f"{p.quality:.2f}",
-        )
-        for p in theirs.points
-    ]
-    rows += [
-        (
-            *("ours", str(p["settings"]["lower"]), str(p["settings"]["states"])),
-            *(lag(p, m) for m in metrics),
-            bleu(p),
-        )
-        for p in ours
-    ]
-    if not ours:
-        return Section((Table(head, tuple(rows)),), "Ours is not there yet.", ["hmt"])
-    lags = [p["latency"]["token"]["AL"] for p in ours]
-    verdict = (
-        "As in the paper, a larger L is later; the numbers themselves are of "
-        "another corpus, with sentences half as long, and cannot be compared."
-        if lags == sorted(lags)
-        else "Unlike in the paper, a larger L is not always later."
+def _protocol(place: Place) -> str:
+    start = START.updates * place.updates
+    return (
+        f"All start from one multipath model of {start:,.0f} updates and make {place.updates:,} "
+        "more, HMT too; models per latency make as many each. Part `time` gives each the processor "
+        "time that HMT takes instead, part `scratch` has models from random weights."
     )
-    note = Text("CW of sentences that end before the source: ours follows the printed formula.")
-    return Section((Table(head, tuple(rows)), note), verdict)
+
+
+def _notes(every: tuple[Rival, ...]) -> str:
+    return "How each is trained: " + "; ".join(f"{r.label}: {r.note}" for r in every) + "."
+
+
+def time_steps(place: Place) -> list[Step]:
+    """Every system with the processor time that HMT takes."""
+    return TIME.steps(place)
+
+
+def time_core(place: Place) -> list[Step]:
+    """Multipath, whose updates are cheapest."""
+    return TIME.steps(place, only_core=True)
+
+
+def time_section(place: Place) -> Section:
+    """The figure at equal time; both budgets side by side."""
+    if all(rival.label == "hmt" for rival in TIME.rivals if rival.results(place)):
+        verdict = f"{CLAIM}; no other system has been given the time that HMT takes yet."
+        return Section((), verdict, TIME.missing(place))
+    blocks = TIME.blocks(place, CAPTION.format("equal processor time from one start"))
+    if blocks:
+        blocks.insert(1, Text(_factors()))
+        blocks.append(budgets_table(place))
+    verdict = TIME.verdict(place, CLAIM)
+    tested = {found["first"]: found for found in UPDATES.tests(place)}
+    changed = [
+        f"{found['first']} ({side_of(tested[found['first']])} at equal updates, {side_of(found)} "
+        "at equal time)"
+        for found in TIME.tests(place)
+        if found["first"] in tested and side_of(tested[found["first"]]) != side_of(found)
+    ]
+    if tested and TIME.tests(place):
+        told = ", ".join(changed) or "no system"
+        verdict += f" The budget changes where HMT stands against: {told}."
+    return Section(blocks, verdict, TIME.missing(place))
+
+
+def _factors() -> str:
+    """How many updates a system gets for one of HMT."""
+    recipes = dict.fromkeys(
+        model.recipe for r in TIME.rivals for model in r.models if model.updates
+    )
+    listed = ", ".join(f"{name} {EQUAL_TIME.updates(name):.1f}" for name in recipes)
+    return f"Updates for each one of HMT, by the processor time of one thread: {listed}."
+
+
+def budgets_table(place: Place) -> Table:
+    """HMT minus each other system under both budgets, and what its models took to train."""
+    found = {c.folder: {t["first"]: t for t in c.tests(place)} for c in (UPDATES, TIME)}
+    rows = []
+    for rival in UPDATES.rivals[1:]:
+        other = next((r for r in TIME.rivals if r.label == rival.label), None)
+        cells = [rival.label]
+        for comparison, each in ((UPDATES, rival), (TIME, other)):
+            cells.append(difference(found[comparison.folder].get(rival.label)))
+            cells.append(_cost(place, each))
+        if set(cells[1:]) != {"–"}:
+            rows.append(tuple(cells))
+    rows.append(("hmt", "", _cost(place, UPDATES.rivals[0]), "", _cost(place, UPDATES.rivals[0])))
+    head = ("system", "HMT minus it, equal updates", "trained in", "equal time", "trained in")
+    return Table(head, tuple(rows))
+
+
+def _cost(place: Place, rival: Rival | None) -> str:
+    """Time on the wall of a system's own trainings, the shared start not counted."""
+    runs = {model.run for model in rival.models if model.start} if rival else set()
+    times = [found for run in runs if (found := training_seconds(place.runs / run)) is not None]
+    count = f" ({len(times)} models)" if len(times) > 1 else ""
+    return duration(sum(times)) + count if times else "–"
+
+
+def from_scratch(place: Place) -> Comparison:
+    """HMT, multipath and full; other systems if somebody has trained and evaluated them."""
+    there = (r for r in SCRATCH if r.is_core or len(r.results(place)) == len(r.models))
+    return Comparison("main", tuple(there))
+
+
+def scratch_steps(place: Place) -> list[Step]:
+    """Systems as their recipes train them."""
+    return from_scratch(place).steps(place)
+
+
+def scratch_section(place: Place) -> Section:
+    """What there is from scratch, and whether the ranking is that from the shared start."""
+    found = from_scratch(place)
+    blocks: list[Block] = found.blocks(place, CAPTION.format("each from random weights"))
+    if blocks:
+        blocks.append(Text(_notes(found.rivals)))
+    verdict = found.verdict(place, CLAIM)
+    shared = {found["first"]: side_of(found) for found in UPDATES.tests(place)}
+    both = [(t["first"], side_of(t)) for t in found.tests(place) if t["first"] in shared]
+    if both:
+        other = [
+            f"{label} ({side} from scratch, {shared[label]} from the start)"
+            for label, side in both
+            if side != shared[label]
+        ]
+        same = [label for label, side in both if side == shared[label]]
+        verdict += f" From the shared start it is the same for {', '.join(same) or 'none'}"
+        verdict += f", another for {', '.join(other)}." if other else "."
+    return Section(blocks, verdict, found.missing(place))
+
+
+def _of(budget: Budget) -> str:
+    return f"Figure 4: BLEU over AL of all systems; here every system has {budget.title}"
 
 
 PARTS = (
@@ -183,12 +159,24 @@ PARTS = (
         "all others at every latency",
         steps,
         section,
+        ("systems",),
+        core,
     ),
     Part(
-        "numerical",
-        "Numerical results with more metrics",
-        "Tables 8 to 10: CW, AP, AL, DAL and BLEU of HMT",
-        numerical_steps,
-        numerical,
+        "time",
+        "The same with equal processor time",
+        _of(EQUAL_TIME),
+        time_steps,
+        time_section,
+        ("systems",),
+        time_core,
+    ),
+    Part(
+        "scratch",
+        "The same from random weights",
+        "Figure 4: BLEU over AL of all systems; here each from scratch, by its recipe",
+        scratch_steps,
+        scratch_section,
+        ("systems",),
     ),
 )

@@ -5,28 +5,44 @@ from pathlib import Path
 from hmt.analysis.curves import Axes, Curve, read_curve
 from hmt.analysis.figures import curve_figure, save_figure
 from hmt.paper.blocks import Picture, Section, Table
+from hmt.paper.parts.budgets import EQUAL_UPDATES, rivals
+from hmt.paper.parts.comparison import height
 from hmt.paper.parts.shown import with_interval
-from hmt.paper.parts.systems import RIVALS, Rival
+from hmt.paper.parts.systems import Rival
 from hmt.paper.plan import Part, Place, Step
 from hmt.paper.steps import analyse
 
-SHOWN = ("hmt", "wait-k", "multipath", "mma", "gma", "itst")
+ALIGNMENTS = "alignments"  # the option that names their folder
+SHOWN = ("hmt", "multipath", "itst", "gma-drawn", "mma", "wait-k", "gma")
 AXES = Axes.named("aligned_sure", "token.AL")
 
 
-def rivals() -> list[Rival]:
-    """The systems of this figure."""
-    return [rival for rival in RIVALS if rival.label in SHOWN]
+def shown() -> list[Rival]:
+    """The systems of this figure, from cheap to dear."""
+    return sorted(
+        (rival for rival in rivals(EQUAL_UPDATES) if rival.label in SHOWN),
+        key=lambda rival: SHOWN.index(rival.label),
+    )
+
+
+def core(place: Place) -> list[Step]:
+    """The first systems of the main figure."""
+    return _steps(place, [rival for rival in shown() if rival.is_core])
 
 
 def steps(place: Place) -> list[Step]:
     """Forced decoding of aligned pairs by every model."""
-    if place.alignments is None:
+    return _steps(place, shown())
+
+
+def _steps(place: Place, every: list[Rival]) -> list[Step]:
+    if ALIGNMENTS not in place.texts:
         return []
-    source, target, links = (place.alignments / f"test.{end}" for end in ("de", "en", "talp"))
+    folder = place.texts[ALIGNMENTS]
+    source, target, links = (folder / f"test.{end}" for end in ("de", "en", "talp"))
     files = ("--source", str(source), "--target", str(target), "--alignment", str(links))
     found = []
-    for model in (model for rival in rivals() for model in rival.models):
+    for model in (model for rival in every for model in rival.models):
         trained = model.train(place)
         sweep = [word for key, values in model.sweep.items() for word in (f"--{key}", values)]
         words = (str(trained.output.parent), *files, *sweep)
@@ -35,7 +51,7 @@ def steps(place: Place) -> list[Step]:
             analyse(
                 place,
                 "policy",
-                f"policy/{model.run}",
+                f"policy/{Path(model.run).name}",
                 words,
                 [trained],
                 file="scores.json",
@@ -50,8 +66,8 @@ def section(place: Place) -> Section:
     """The figure, and the share that each system has read at like latencies."""
     there: dict[str, list[Path]] = {}
     missing = []
-    for rival in rivals():
-        every = [place.output / "policy" / model.run for model in rival.models]
+    for rival in shown():
+        every = [place.output / "policy" / Path(model.run).name for model in rival.models]
         there[rival.label] = [path for path in every if (path / "scores.json").exists()]
         missing += [path.name for path in every if path not in there[rival.label]]
     curves = [read_curve(paths, AXES, label) for label, paths in there.items() if paths]
@@ -77,11 +93,13 @@ def _verdict(curves: list[Curve]) -> str:
     by_label = {curve.label: curve for curve in curves}
     own = by_label.pop("hmt", None)
     if own is None or not by_label:
-        return "There are too few systems yet to compare."
+        first = own or curves[0]
+        reach = ", ".join(f"{p.quality:.0f} % at AL {p.latency:.2f}" for p in first.points)
+        return f"{first.label} has read {reach}; there is no second system yet to compare."
     above: list[str] = []
     below: list[str] = []
     for label, curve in by_label.items():
-        pairs = [(q, p.quality) for p in curve.points if (q := _height(own, p.latency)) is not None]
+        pairs = [(q, p.quality) for p in curve.points if (q := height(own, p.latency)) is not None]
         if pairs:
             group = above if sum(a - b for a, b in pairs) > 0 else below
             group.append(label)
@@ -93,15 +111,6 @@ def _verdict(curves: list[Curve]) -> str:
     )
 
 
-def _height(curve: Curve, latency: float) -> float | None:
-    """Quality of a curve at a latency, on the line between its points; None beyond its ends."""
-    for a, b in zip(curve.points, curve.points[1:], strict=False):
-        if a.latency <= latency <= b.latency and b.latency > a.latency:
-            share = (latency - a.latency) / (b.latency - a.latency)
-            return a.quality + share * (b.quality - a.quality)
-    return None
-
-
 PARTS = (
     Part(
         "policy",
@@ -111,5 +120,7 @@ PARTS = (
         steps,
         section,
         ("analyses",),
+        core,
+        (ALIGNMENTS,),
     ),
 )

@@ -46,3 +46,10 @@ def bleu(point: Mapping[str, Any]) -> str:
 def lag(point: Mapping[str, Any], metric: str = "AL") -> str:
     """Latency of a point in tokens."""
     return f"{point['latency']['token'][metric]:.2f}"
+
+
+def duration(seconds: float) -> str:
+    """As in 45 s, 23 min, 3.1 h."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

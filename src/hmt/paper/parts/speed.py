@@ -1,7 +1,7 @@
 """The table of speeds, measured here, beside the paper's from a GPU."""
 
 from hmt.analysis.published import published_table
-from hmt.paper.blocks import Section, Table, Text
+from hmt.paper.blocks import Block, Picture, Section, Table, Text
 from hmt.paper.parts.shown import read_data
 from hmt.paper.plan import Part, Place, Step
 from hmt.paper.steps import analyse
@@ -45,12 +45,15 @@ def section(place: Place) -> Section:
         f"to 5.1) and writes a token in {min(infer):.1f} to {max(infer):.1f} times its time (paper "
         f"1.5 to 2.1); "
         + (
-            f"unlike in the paper, {' and '.join(slower)} trains faster than the slowest HMT."
+            f"unlike in the paper, {' and '.join(slower)} {'train' if slower[1:] else 'trains'} "
+            "faster than the slowest HMT."
             if slower
             else "as in the paper, MMA and GSiMT train more slowly than any HMT."
         )
     )
-    return Section((table, note), verdict)
+    picture = place.output / "speed" / "speed.svg"
+    shown: list[Block] = [Picture(picture, "Time of each system as a multiple of full")]
+    return Section([*(shown if picture.exists() else []), table, note], verdict)
 
 
 def _row(

@@ -1,12 +1,18 @@
-"""The systems of the comparison: which models each needs, and how its latency is swept.
+"""What a system of a comparison is: which models it needs, and how its latency is swept.
 
-Where the authors of a system train one model per latency, so does the plan.
+SCRATCH has the recipes as they are, each from random weights; budgets.py has the same systems from
+a start that all share.
 """
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
+from hmt.paper.parts.benchmarks import FLICKR, Benchmark
 from hmt.paper.plan import Place, Step
 from hmt.paper.steps import evaluate, train
+
+# From trained weights: no long warm-up, a lower rate, and no validation in between.
+TUNING = ("training.learning_rate=1e-3", "training.warmup=100", "training.validate_every=0")
 
 
 @dataclass(frozen=True)
@@ -17,20 +23,61 @@ class Trained:
     recipe: str
     sweep: dict[str, str] = field(default_factory=dict)
     overrides: tuple[str, ...] = ()
-    made_of: tuple[str, ...] = ()  # runs that it is composed of
+    made_of: "tuple[Trained, ...]" = ()  # models that it is composed of
+    start: "Trained | None" = None  # whose weights it starts from
+    updates: float = 0.0  # in units of `place.updates`; 0: those of the recipe
+    share: float = 1.0  # cost, as a multiple of what the recipe's head says
+    evaluated: str = ""  # folder of its results; empty: as the run is called
+    on: Benchmark = FLICKR  # what it is trained and tested on
 
     def train(self, place: Place, seed: int = 1) -> Step:
         """The run of one seed; the first has the plain name."""
-        models = [BY_RUN[run].train(place, seed) for run in self.made_of]
-        settings = (*self.overrides, *((f"seed={seed}",) if seed != 1 else ()))
-        return train(place, self.named(seed), self.recipe, settings, models=models)
+        settings = [*self.overrides, *((f"seed={seed}",) if seed != 1 else ())]
+        if self.updates:
+            count = max(1, round(self.updates * place.updates))
+            settings += [f"training.updates={count}", f"training.save_every={max(1, count // 10)}"]
+        if self.start is not None:
+            settings += TUNING
+        return train(
+            place,
+            self.named(seed),
+            self.recipe,
+            settings,
+            data=self.on.prepare(place),
+            models=[model.train(place, seed) for model in self.made_of],
+            warm_start=self.start.train(place, seed) if self.start else None,
+            share=self.share,
+        )
 
     def evaluate(self, place: Place, seed: int = 1) -> Step:
-        """Its points of the main figure."""
-        return evaluate(place, f"main/{self.named(seed)}", self.train(place, seed), self.sweep)
+        """Its points of the figure."""
+        return evaluate(
+            place,
+            self.folder(seed),
+            self.train(place, seed),
+            self.sweep,
+            self.on.files(place),
+            self.on.seconds_per_point,
+        )
 
     def named(self, seed: int) -> str:
-        return self.run if seed == 1 else f"{self.run}-{seed}"
+        """The run of a seed."""
+        return _seeded(self.run, seed)
+
+    def folder(self, seed: int = 1) -> str:
+        """Where its results are, inside the folder of all results."""
+        return _seeded(
+            self.evaluated or (self.run if "/" in self.run else f"main/{self.run}"), seed
+        )
+
+    def results(self, place: Place, seed: int = 1) -> Path | None:
+        """Its results if they are there."""
+        path = place.output / self.folder(seed)
+        return path if (path / "scores.json").exists() else None
+
+
+def _seeded(name: str, seed: int) -> str:
+    return name if seed == 1 else f"{name}-{seed}"
 
 
 @dataclass(frozen=True)
@@ -40,6 +87,13 @@ class Rival:
     label: str
     models: tuple[Trained, ...]
     note: str = ""
+    variant_of: str = ""  # label of the system of which only the better variant is drawn
+    is_core: bool = False  # made before the rest
+
+    def results(self, place: Place, seed: int = 1) -> list[Path]:
+        """Results of its models that are there."""
+        every = (model.results(place, seed) for model in self.models)
+        return [path for path in every if path is not None]
 
 
 def _one_per(label: str, key: str, values: tuple[float, ...], default: float) -> Rival:
@@ -55,34 +109,35 @@ def _one_per(label: str, key: str, values: tuple[float, ...], default: float) ->
     return Rival(label, tuple(models), f"one model per {key} ({', '.join(map(str, values))})")
 
 
-HMT = Trained("hmt", "hmt", {"lower": "1,2,3,4,5,6"})
-MULTIPATH = Trained("multipath", "multipath", {"k": "1,2,3,4,5,7,9"})
+LOWERS, LAGS = "1,2,3,4,5,6", "1,2,3,4,5,7,9"
+WAIT_K_LAGS = (1, 3, 5, 7, 9)
+DELTAS = (0.5, 1.0, 2.0, 3.0)
+MMA_WEIGHTS = (0.02, 0.05, 0.1, 0.2, 0.4)
+RHOS, GSIMT_THRESHOLDS = "0.3,0.5,0.7,0.9", "0.3,0.5,0.7"
+ITST_THRESHOLDS = "0.2,0.3,0.4,0.5,0.6,0.7,0.8"
+
+HMT = Trained("hmt", "hmt", {"lower": LOWERS})
+MULTIPATH = Trained("multipath", "multipath", {"k": LAGS})
 FULL = Trained("full", "full")
 WAIT_K = tuple(
-    Trained(f"wait-{k}", "wait-k", overrides=(f"model.config.k={k}",)) for k in (1, 3, 5, 7, 9)
+    Trained(f"wait-{k}", "wait-k", overrides=(f"model.config.k={k}",)) for k in WAIT_K_LAGS
 )
-RIVALS = (
-    Rival("hmt", (HMT,), "one model, lower drawn from 1 to 6 in training"),
-    Rival("full", (FULL,), "waits for the whole sentence: the ceiling"),
-    Rival("wait-k", WAIT_K, "one model per k (1, 3, 5, 7, 9)"),
-    Rival("multipath", (MULTIPATH,), "one model"),
+SCRATCH = (
+    Rival("hmt", (HMT,), "one model, lower drawn from 1 to 6 in training", is_core=True),
+    Rival("multipath", (MULTIPATH,), "one model", is_core=True),
+    Rival("full", (FULL,), "waits for the whole sentence", is_core=True),
+    Rival("gma-drawn", (Trained("gma-drawn", "gma-drawn", {"delta": "0.5,1,2,3"}),), "one model"),
+    Rival("itst", (Trained("itst", "itst", {"threshold": ITST_THRESHOLDS}),), "one model"),
+    Rival("wait-k", WAIT_K, "one model per k (1, 3, 5, 7, 9), 6,500 updates each"),
     Rival(
         "adaptive",
-        (Trained("adaptive", "adaptive", {"rho-a": "0.3,0.5,0.7,0.9"}, made_of=("multipath",)),),
+        (Trained("adaptive", "adaptive", {"rho-a": RHOS}, made_of=(MULTIPATH,)),),
         "composed of the multipath model",
     ),
-    Rival("moe-wait-k", (Trained("moe-wait-k", "moe-wait-k", {"k": "1,3,5,7,9"}),), "one model"),
-    _one_per("mma", "latency_weight", (0.02, 0.05, 0.1, 0.2, 0.4), 0.1),
-    _one_per("gma", "delta", (0.5, 1.0, 2.0, 3.0), 1.0),
     Rival(
-        "gsimt",
-        (Trained("gsimt", "gsimt", {"threshold": "0.3,0.5,0.7"}),),
-        "a reconstruction: its authors' code is not public",
+        "moe-wait-k", (Trained("moe-wait-k", "moe-wait-k", {"k": "1,3,5,7,9"}),), "6,000 updates"
     ),
-    Rival(
-        "itst",
-        (Trained("itst", "itst", {"threshold": "0.2,0.3,0.4,0.5,0.6,0.7,0.8"}),),
-        "one model; not in the paper, which is as old",
-    ),
+    _one_per("mma", "latency_weight", MMA_WEIGHTS, 0.1),
+    _one_per("gma", "delta", DELTAS, 1.0),
+    Rival("gsimt", (Trained("gsimt", "gsimt", {"threshold": GSIMT_THRESHOLDS}),), "reconstruction"),
 )
-BY_RUN = {model.run: model for rival in RIVALS for model in rival.models}

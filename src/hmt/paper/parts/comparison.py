@@ -1,0 +1,304 @@
+"""Systems side by side: their curves, and HMT tested against each other one on the same sentences.
+
+The first system is HMT.  The parts main, time, scratch, europarl and iwslt15 are such comparisons.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from hmt.analysis.curves import Axes, Curve, CurvePoint, read_curve
+from hmt.analysis.figures import curve_figure, save_figure
+from hmt.paper.blocks import Block, Picture, Table, Text
+from hmt.paper.parts.shown import AXES, read_data, with_interval
+from hmt.paper.parts.systems import Rival, Trained
+from hmt.paper.plan import Place, Step
+from hmt.paper.steps import analyse
+
+DIALS = ("lower", "k", "delta", "threshold", "rho_a")
+LEVEL = 0.05  # of the tests
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Systems that are drawn into one figure."""
+
+    folder: str  # of figure and tests
+    rivals: tuple[Rival, ...]
+    axes: Axes = AXES
+    is_seeded: bool = False  # HMT and the strongest two others are repeated with every seed
+    tests_seconds: float = 60.0
+
+    def steps(self, place: Place, *, only_core: bool = False) -> list[Step]:
+        """Train and evaluate every system; test HMT against each once both are there."""
+        found: list[Step] = []
+        for seed in place.seeds if self.is_seeded else place.seeds[:1]:
+            own, *others = self.rivals
+            again = self.repeated(place) if seed != place.seeds[0] else None
+            for rival in (own, *others):
+                if (only_core and not rival.is_core) or (again and rival.label not in again):
+                    continue
+                evaluated = [model.evaluate(place, seed) for model in rival.models]
+                found += evaluated
+                if rival is not own:
+                    found.append(self._test(place, rival, evaluated, seed))
+        return found
+
+    def repeated(self, place: Place) -> tuple[str, ...]:
+        """HMT and the two that came nearest to it with the first seed."""
+        tested = {t["first"]: t["difference"] for t in self.tests(place) if "difference" in t}
+        nearest = sorted(tested, key=lambda label: tested[label])[:2]
+        usual = [r.label for r in self.rivals[1:] if not r.variant_of and r.label != "full"]
+        return (self.rivals[0].label, *(nearest if len(nearest) == 2 else usual[:2]))
+
+    def _test(self, place: Place, rival: Rival, evaluated: Sequence[Step], seed: int) -> Step:
+        own = [model.evaluate(place, seed) for model in self.rivals[0].models]
+        words = [
+            f"{each.label}={','.join(str(step.output.parent) for step in steps)}"
+            for each, steps in ((self.rivals[0], own), (rival, evaluated))
+        ]
+        words += ["--quality", self.axes.quality, "--latency", self.axes.latency]
+        folder = self._test_folder(rival, seed)
+        needs = [*own, *evaluated]
+        return analyse(place, "rivals", folder, words, needs, seconds=self.tests_seconds)
+
+    def _test_folder(self, rival: Rival, seed: int) -> str:
+        suffix = "" if seed == 1 else f"-{seed}"
+        return f"{self.folder}/against-{rival.label}{suffix}"
+
+    def tests(self, place: Place, seed: int | None = None) -> list[dict[str, Any]]:
+        """The tests that are there: HMT ("second") minus each other one ("first")."""
+        seed = place.seeds[0] if seed is None else seed
+        return [
+            {**found, "seed": seed}
+            for rival in self.rivals[1:]
+            if (data := read_data(place.output / self._test_folder(rival, seed) / "rivals.json"))
+            for found in data["differences"]
+        ]
+
+    def missing(self, place: Place) -> list[str]:
+        """Systems without results of the first seed; where some models have them, the others."""
+        found = []
+        for rival in self.rivals:
+            lacking = [m for m in rival.models if m.results(place, place.seeds[0]) is None]
+            names = ", ".join(Path(model.run).name for model in lacking)
+            if lacking:
+                is_whole = len(lacking) == len(rival.models)
+                found.append(rival.label if is_whole else f"{rival.label} ({names})")
+        return found
+
+    def curves(self, place: Place) -> list[Curve]:
+        """Of every system of which there is something, the means of its seeds."""
+        found = []
+        for rival in self.rivals:
+            points = [p for model in rival.models for p in _means(model, place, self.axes)]
+            if len(rival.models) > 1:
+                points = [
+                    replace(p, settings={"model": Path(model.run).name, **p.settings})
+                    for model in rival.models
+                    for p in _means(model, place, self.axes)
+                ]
+            if points:
+                points.sort(key=lambda point: point.latency)
+                found.append(Curve(rival.label, tuple(points)))
+        return found
+
+    def drawn(self, place: Place, curves: Sequence[Curve]) -> list[Curve]:
+        """Of variants of one system the better one: nearer to HMT by the test, else higher."""
+        tested = {t["first"]: t["difference"] for t in self.tests(place) if "difference" in t}
+        family = {rival.label: rival.variant_of or rival.label for rival in self.rivals}
+        best: dict[str, Curve] = {}
+        for curve in curves:
+            name, other = family[curve.label], best.get(family[curve.label])
+            if other is None or _rank(curve, tested) > _rank(other, tested):
+                best[name] = curve
+        return list(best.values())
+
+    def blocks(self, place: Place, caption: str, published: Sequence[Curve] = ()) -> list[Block]:
+        """The figure, all its points, the tests; nothing if there is nothing yet."""
+        curves = self.curves(place)
+        if not curves:
+            return []
+        path = place.output / self.folder / "curves.svg"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        drawn = self.drawn(place, curves)
+        save_figure(curve_figure([*drawn, *published], self.axes), path)
+        blocks: list[Block] = [Picture(path, caption)]
+        left = [c.label for c in curves if c not in drawn]
+        if left:
+            blocks.append(
+                Text(f"In the table only, the other variant is better: {', '.join(left)}.")
+            )
+        tests = [test for seed in place.seeds for test in self.tests(place, seed)]
+        if tests:
+            blocks.append(tests_table(tests, self.rivals[0].label))
+        blocks += [Text(text) for text in [above(curves, self.rivals[0].label)] if text]
+        blocks.append(points_table([*curves, *published]))
+        return blocks
+
+    def verdict(self, place: Place, claim: str) -> str:
+        """One sentence: where HMT stands among what there is; `claim` is what the paper says."""
+        own = self.rivals[0].label
+        tests, curves = self.tests(place), self.curves(place)
+        if not tests:
+            return f"{claim}; {said_of(curves, own)}."
+        sides = sides_of(tests)
+        said = [f"{side} {', '.join(names)}" for side, names in sides.items() if names]
+        agrees = sides["above"] and not sides["below"] and not sides["level with"]
+        start = "As in the paper" if agrees else claim
+        joint = ", " if agrees else "; here "
+        untested = {r.label for r in self.rivals[1:]} - {t["first"] for t in tests}
+        rest = f"; {len(untested)} of {len(self.rivals) - 1} others are not tested yet"
+        return f"{start}{joint}HMT is {', '.join(said)} where they share AL{rest * bool(untested)}."
+
+
+def _means(model: Trained, place: Place, axes: Axes) -> list[CurvePoint]:
+    """Points of a model, means of its seeds; their band is then the range of the seeds."""
+    found: dict[str, list[CurvePoint]] = {}
+    for seed in place.seeds:
+        path = model.results(place, seed)
+        for point in read_curve([path], axes, "").points if path else ():
+            found.setdefault(json.dumps(point.settings, sort_keys=True), []).append(point)
+    return [_mean(points) for points in found.values()]
+
+
+def _mean(points: Sequence[CurvePoint]) -> CurvePoint:
+    if len(points) == 1:
+        return points[0]
+    x, y = [p.latency for p in points], [p.quality for p in points]
+    values = {"seeds": float(len(points))}
+    return CurvePoint(
+        sum(x) / len(x),
+        sum(y) / len(y),
+        (min(x), max(x)),
+        (min(y), max(y)),
+        points[0].settings,
+        values,
+    )
+
+
+def _rank(curve: Curve, tested: Mapping[str, float]) -> tuple[bool, float]:
+    if curve.label in tested:
+        return True, -tested[curve.label]
+    return False, sum(p.quality for p in curve.points) / len(curve.points)
+
+
+def height(curve: Curve, latency: float) -> float | None:
+    """Quality of a curve at a latency, on the line between its points; None beyond its ends."""
+    for a, b in zip(curve.points, curve.points[1:], strict=False):
+        if a.latency <= latency <= b.latency and b.latency > a.latency:
+            share = (latency - a.latency) / (b.latency - a.latency)
+            return a.quality + share * (b.quality - a.quality)
+    return None
+
+
+def above(curves: Sequence[Curve], own: str) -> str:
+    """Which points of others lie above HMT's line, and by how much; empty without such a line."""
+    line = next((curve for curve in curves if curve.label == own and len(curve.points) > 1), None)
+    others = [curve for curve in curves if curve.label != own]
+    if line is None or not others:
+        return ""
+    beside = [
+        (curve.label, point.latency, point.quality - own_height)
+        for curve in others
+        for point in curve.points
+        if (own_height := height(line, point.latency)) is not None
+    ]
+    over = [f"{label} at {x:.2f} ({more:+.1f})" for label, x, more in beside if more > 0]
+    if not beside:
+        return "No point of another system lies within the latencies of HMT."
+    listed = f": {', '.join(over)}" if over else ""
+    return (
+        f"Of {len(beside)} points of others within HMT's latencies {len(over) or 'none'} "
+        f"{'lies' if len(over) in (0, 1) else 'lie'} above its line{listed}."
+    )
+
+
+def said_of(curves: Sequence[Curve], own: str) -> str:
+    """What there is while nothing can be tested."""
+    if not curves:
+        return "nothing has been evaluated here yet"
+    shown = next((curve for curve in curves if curve.label == own), curves[0])
+    first, last = shown.points[0], shown.points[-1]
+    reach = f"{shown.label} has {first.quality:.1f} at AL {first.latency:.2f}"
+    if len(shown.points) > 1:
+        reach += f" to {last.quality:.1f} at AL {last.latency:.2f}"
+    others = [curve.label for curve in curves if curve is not shown]
+    return f"here {reach}; beside it so far: {', '.join(others) or 'no other system'}"
+
+
+def sides_of(tests: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
+    """Against whom HMT is above, level, below, by tests of HMT minus the other one."""
+    sides: dict[str, list[str]] = {"above": [], "level with": [], "below": [], "never beside": []}
+    for found in tests:
+        sides[side_of(found)].append(found["first"])
+    return sides
+
+
+def side_of(found: Mapping[str, Any]) -> str:
+    """Where HMT is by one test."""
+    if "why_not" in found:
+        return "never beside"
+    if found["p"] >= LEVEL:
+        return "level with"
+    return "above" if found["difference"] > 0 else "below"
+
+
+def difference(found: Mapping[str, Any] | None) -> str:
+    """As in +0.85 [+0.12, +1.60]; p = 0.020."""
+    if found is None:
+        return "–"
+    if "why_not" in found:
+        return "no common latency"
+    low, high = found["interval"]
+    return f"{found['difference']:+.2f} [{low:+.2f}, {high:+.2f}], p = {found['p']:.3f}"
+
+
+def tests_table(tests: Sequence[Mapping[str, Any]], own: str) -> Table:
+    """Every test of HMT against another system, seed by seed."""
+    rows = []
+    for found in tests:
+        reach = "–" if "why_not" in found else "{:.1f} to {:.1f}".format(*found["range"])
+        rows.append((found["first"], str(found["seed"]), reach, difference(found), side_of(found)))
+    head = ("other system", "seed", "common AL", f"{own} minus it", f"{own} is")
+    return Table(head, tuple(rows))
+
+
+def points_table(curves: Sequence[Curve]) -> Table:
+    """All points; of several seeds the mean and their range."""
+    rows = []
+    for curve in curves:
+        swept = dials(curve)
+        for point in curve.points:
+            ends = list(point.quality_interval) if point.quality_interval else None
+            seeds = int(point.values.get("seeds", 1))
+            count = "–" if curve.is_published else str(seeds)
+            quality = with_interval(point.quality, ends)
+            setting = ", ".join(f"{name} {point.settings[name]}" for name in swept)
+            rows.append((curve.label, setting, f"{point.latency:.2f}", quality, count))
+    head = ("system", "setting", "AL", "BLEU", "seeds")
+    return Table(head, tuple(rows), f"All {len(rows)} points")
+
+
+def dials(curve: Curve) -> list[str]:
+    """The settings in which the points of a curve differ; the model only if nothing else does."""
+    names = [name for name in DIALS if all(name in point.settings for point in curve.points)]
+    differ = [name for name in names if len({p.settings[name] for p in curve.points}) > 1]
+    has_models = all("model" in point.settings for point in curve.points)
+    return differ or (["model"] if has_models else [])
+
+
+def on(rivals: Sequence[Rival], folder: str, **changes: Any) -> tuple[Rival, ...]:
+    """The same systems, their models changed, their results in another folder."""
+    return tuple(
+        replace(
+            rival,
+            models=tuple(
+                replace(m, evaluated=f"{folder}/{Path(m.evaluated or m.run).name}", **changes)
+                for m in rival.models
+            ),
+        )
+        for rival in rivals
+    )
