@@ -11,11 +11,16 @@ import pytest
 pytest.importorskip("starlette", reason="the extra `serve` is not installed")
 pytest.importorskip("msgspec", reason="the extra `serve` is not installed")
 
-from live_server import WORDS, Running, piped, serving, small_model, talking
+from live_server import WORDS, Running, Talk, piped, serving, small_model, talking
 from websockets.asyncio.client import connect
+from websockets.asyncio.server import ServerConnection, serve
 
 from hmt.models.model import Model
+from hmt.server import client as client_module
 from hmt.server.client import Client
+from hmt.server.outbox import Outbox
+from hmt.server.realtime import Line
+from hmt.server.replies import Heartbeat
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +77,7 @@ async def speak(url: str, words: list[str]) -> str:
             await client.say(" ".join(words[at : at + 2]))
             await asyncio.sleep(0.01)
         await client.close()
-        await asyncio.wait_for(reading, 60)
+        await asyncio.wait_for(reading, 180)
         return client.text
 
 
@@ -96,7 +101,7 @@ async def cut_everywhere(server: Running, step: int) -> int:
     async def cut(at: int, is_upstream: bool) -> int:
         proxy = Proxy(server.port, at, is_upstream)
         async with gate, proxy.running() as url:
-            assert await asyncio.wait_for(speak(url, words), 90) == expected, (at, is_upstream)
+            assert await asyncio.wait_for(speak(url, words), 240) == expected, (at, is_upstream)
         return proxy.cuts
 
     down = [cut(at, False) for at in range(1, 6000, step)]
@@ -132,7 +137,7 @@ def test_another_server_goes_on_with_the_open_sentence(model: Model) -> None:
             await client.say(" ".join(words[at:]))
             await _accepted(client)
             await client.close()
-            await asyncio.wait_for(reading, 60)
+            await asyncio.wait_for(reading, 180)
             return client.text
 
     with serving(model) as one, serving(model) as other:
@@ -144,8 +149,6 @@ def test_another_server_goes_on_with_the_open_sentence(model: Model) -> None:
 def test_a_sentence_that_comes_out_otherwise_is_told(model: Model) -> None:
     async def run(server: Running) -> None:
         async with connect(f"{server.url}?resume=1") as websocket:
-            from live_server import Talk
-
             talk = Talk(websocket)
             facts = {
                 "token": "rt_gone",
@@ -207,10 +210,111 @@ def test_draining_lets_sentences_end(model: Model) -> None:
             await talk.until("session.closed")
             assert talk.text == piped(server.model, ["Nolu", "ka", "besi", "tarum"])
             async with connect(server.url) as late:
-                from live_server import Talk
-
                 assert await Talk(late).code() == 1013
 
     with serving(model, drain_seconds=5) as server:
         asyncio.run(run(server))
         assert server.service.why_not_ready() == "The server is going away."
+
+
+class Pipe:
+    """A WebSocket that takes everything, and cancels a task while it does."""
+
+    def __init__(self) -> None:
+        self.sent: list[str] = []
+        self.doomed: asyncio.Task[None] | None = None
+
+    async def send_text(self, text: str) -> None:
+        self.sent.append(text)
+        if self.doomed is not None:
+            asyncio.get_running_loop().call_soon(self.doomed.cancel)
+
+
+def test_a_connection_that_is_cut_takes_nothing_more_of_its_session(model: Model) -> None:
+    """Planted bug: a writer that is cancelled just after a message has gone lives on, and takes
+    `session.resumed` from the client's next connection."""
+
+    async def run(server: Running) -> None:
+        pipe, outbox = Pipe(), Outbox(10**6)
+        line: Any = Line(pipe, server.service)  # type: ignore[arg-type]
+        session: Any = type("Session", (), {"outbox": outbox})
+        pipe.doomed = asyncio.create_task(line._write(session))
+        outbox.put(Heartbeat(elapsed_ms=1))
+        await asyncio.wait([pipe.doomed], timeout=5)
+        outbox.put(Heartbeat(elapsed_ms=2))
+        await asyncio.wait([pipe.doomed], timeout=0.1)
+        assert pipe.doomed.cancelled()
+        assert len(pipe.sent) == 1
+
+    with serving(model) as server:
+        asyncio.run(run(server))
+
+
+def test_a_server_that_lets_in_and_says_nothing_is_left(monkeypatch: Any) -> None:
+    """Planted bug: the client waits for the first message for ever."""
+    monkeypatch.setattr(client_module, "ANSWER_SECONDS", 0.2)
+    visits: list[ServerConnection] = []
+
+    async def answer(visit: ServerConnection) -> None:
+        visits.append(visit)
+        if len(visits) > 1:
+            await visit.send('{"type": "session.created", "session": {"id": "sess_b2_1"}}')
+        await visit.wait_closed()
+
+    async def run() -> None:
+        async with serve(answer, "127.0.0.1", 0) as server:
+            port = next(iter(server.sockets)).getsockname()[1]
+            async with Client(f"ws://127.0.0.1:{port}/") as client:
+                assert client.session["id"] == "sess_b2_1"
+            assert [visit.close_code for visit in visits] == [1000, 1000], "and hung up on"
+
+    asyncio.run(run())
+
+
+def test_messages_stay_in_order_while_the_connection_changes() -> None:
+    """Planted bug: a sender that was held up by the old connection goes on with the new one, past
+    messages that only the old one had seen."""
+
+    async def run() -> list[tuple[str, int]]:
+        client: Any = Client("ws://127.0.0.1:1/")
+        sent, goes_on = list[tuple[str, int]](), asyncio.Event()
+
+        async def send(message: dict[str, Any]) -> None:
+            over, seq = client._socket, message["hmt"]["seq"]
+            sent.append((over, seq))
+            if over == "old":
+                await goes_on.wait()
+
+        client._send, client._socket = send, None
+        for word in ("Nolu", "ka", "besi"):
+            await client.say(word)
+        client._socket = "old"
+        held_up = asyncio.create_task(client._flush())
+        while not sent:
+            await asyncio.sleep(0)
+        client._socket, client._sent = "new", 0
+        anew = asyncio.create_task(client._flush())
+        goes_on.set()
+        await asyncio.gather(held_up, anew)
+        return sent
+
+    assert asyncio.run(run()) == [("old", 1), ("new", 1), ("new", 2), ("new", 3)]
+
+
+def test_a_speaker_returns_to_a_room_whose_old_connection_seems_alive(model: Model) -> None:
+    """The token was changed by a resume whose answer never arrived, so that the server takes the
+    speaker for another one; planted bug: it is turned away for good."""
+
+    async def run(server: Running) -> None:
+        async with talking(server, "room=aula"):
+            async with connect(f"{server.url}?room=aula&resume=sess_a1_1") as websocket:
+                talk = Talk(websocket)
+                await talk.send("session.resume", hmt={"token": "rt_old", "open_sentence": []})
+                error = (await talk.until("error"))["error"]
+                assert (error["code"], error["retry_after"]) == ("room_taken", 5)
+            async with connect(f"{server.url}?room=aula") as websocket:
+                error = (await Talk(websocket).next())["error"]
+                assert "retry_after" not in error, "a newcomer has nothing to wait for"
+
+    with serving(model) as server:
+        asyncio.run(run(server))

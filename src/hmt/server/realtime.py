@@ -20,6 +20,7 @@ logger = logging.getLogger("hmt.server")
 PROTOCOLS = ("hmt.v1", "realtime")
 MALFORMED = 3  # messages in a row after which a client is not understood
 FIRST_SECONDS = 10.0  # for the first message of a client that resumes
+RETURN_SECONDS = 5  # until a speaker who lost a connection tries again
 
 
 class RefusedError(Exception):
@@ -46,7 +47,8 @@ async def realtime(websocket: WebSocket) -> None:
         await websocket.accept(next((p for p in PROTOCOLS if p in offered), None))
         if not has_entered:
             most = service.limits.per_address
-            raise RefusedError(4429, "rate", f"There are {most} sessions of this address already.")
+            message = f"There are {most} sessions of this address already."
+            raise RefusedError(4429, "rate", message, RETRY_SECONDS)
         await Line(websocket, service).run()
     except RefusedError as error:
         service.metrics.rejected.labels(error.fault.code).inc()
@@ -143,7 +145,9 @@ class Line:
         if self._room is not None and not self._service.rooms.enter(session, self._room):
             self._service.discard(session)
             message = f"Somebody already speaks {served.target} in this room."
-            raise RefusedError(4403, "room_taken", message)
+            # who resumes may be that somebody, over a connection that nobody knows to be dead yet
+            wait = RETURN_SECONDS if "resume" in self._websocket.query_params else None
+            raise RefusedError(4403, "room_taken", message, wait)
         if self._room is not None:
             grant = grant_of(self._websocket)
             assert grant is not None  # or it would not have come in
@@ -266,7 +270,10 @@ class Line:
             pass  # the reader notices as well
 
     async def _send(self, text: str) -> None:
-        await asyncio.wait_for(self._websocket.send_text(text), self._service.limits.stall_seconds)
+        # Not `wait_for`: before Python 3.12 it forgets that it was cancelled if the message has
+        # just gone, and this writer would go on to take what belongs to a newer connection.
+        async with asyncio.timeout(self._service.limits.stall_seconds):
+            await self._websocket.send_text(text)
 
     # ---- the end
 
