@@ -1,9 +1,9 @@
 """Connections that are cut, servers that go away: no word is lost and none is written twice."""
 
 import asyncio
-import contextlib
+import os
 import random
-from collections.abc import AsyncIterator
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -11,6 +11,7 @@ import pytest
 pytest.importorskip("starlette", reason="the extra `serve` is not installed")
 pytest.importorskip("msgspec", reason="the extra `serve` is not installed")
 
+import attack_connections as attack
 from live_server import WORDS, Running, Talk, piped, serving, small_model, talking
 from websockets.asyncio.client import connect
 from websockets.asyncio.server import ServerConnection, serve
@@ -22,63 +23,12 @@ from hmt.server.outbox import Outbox
 from hmt.server.realtime import Line
 from hmt.server.replies import Heartbeat
 
+SEED = os.environ.get("HMT_TEST_SEED", "1")
+
 
 @pytest.fixture(scope="module")
 def model() -> Model:
     return small_model()
-
-
-class Proxy:
-    """Passes bytes on, and cuts its first connection after so many of one direction."""
-
-    def __init__(self, port: int, cut_after: int | None = None, is_upstream: bool = False) -> None:
-        self.port = port
-        self.cut_after, self.is_upstream = cut_after, is_upstream
-        self.cuts = 0
-
-    @contextlib.asynccontextmanager
-    async def running(self) -> AsyncIterator[str]:
-        server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        try:
-            port = server.sockets[0].getsockname()[1]
-            yield f"ws://127.0.0.1:{port}/v1/realtime/translations"
-        finally:
-            server.close()
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        inner, outer = await asyncio.open_connection("127.0.0.1", self.port)
-        up, down = (self.cut_after, None) if self.is_upstream else (None, self.cut_after)
-        self.cut_after = None
-        there = asyncio.create_task(self._pass(reader, outer, up))
-        back = asyncio.create_task(self._pass(inner, writer, down))
-        await asyncio.wait((there, back), return_when=asyncio.FIRST_COMPLETED)
-        there.cancel()
-        back.cancel()
-        for end in (writer, outer):
-            end.transport.abort()
-
-    async def _pass(self, reader: Any, writer: Any, left: int | None) -> None:
-        with contextlib.suppress(OSError):
-            while data := await reader.read(1000):
-                if left is not None and len(data) >= left:
-                    writer.write(data[:left])
-                    await writer.drain()
-                    self.cuts += 1
-                    return
-                left = None if left is None else left - len(data)
-                writer.write(data)
-                await writer.drain()
-
-
-async def speak(url: str, words: list[str]) -> str:
-    async with Client(url) as client:
-        reading = asyncio.create_task(_read(client))
-        for at in range(0, len(words), 2):
-            await client.say(" ".join(words[at : at + 2]))
-            await asyncio.sleep(0.01)
-        await client.close()
-        await asyncio.wait_for(reading, 180)
-        return client.text
 
 
 async def _accepted(client: Client) -> None:
@@ -86,33 +36,24 @@ async def _accepted(client: Client) -> None:
         await asyncio.sleep(0.01)
 
 
-async def _read(client: Client) -> None:
-    async for event in client.events():
-        if event["type"] == "session.closed" and event["hmt"]["reason"] == "client":
-            return
-
-
-async def cut_everywhere(server: Running, step: int) -> int:
-    """Cut a short session at every `step`-th byte, both ways; how many cuts there were."""
-    words = ["Nolu", "ka.", "Lim"]
-    expected = piped(server.model, words)
-    gate = asyncio.Semaphore(12)
-
-    async def cut(at: int, is_upstream: bool) -> int:
-        proxy = Proxy(server.port, at, is_upstream)
-        async with gate, proxy.running() as url:
-            assert await asyncio.wait_for(speak(url, words), 240) == expected, (at, is_upstream)
-        return proxy.cuts
-
-    down = [cut(at, False) for at in range(1, 6000, step)]
-    up = [cut(at, True) for at in range(1, 1200, step)]
-    return sum(await asyncio.gather(*down, *up))
+async def cut_at(server: Running, step: int) -> tuple[int, int]:
+    """Cut sessions at every `step`-th byte, and others several times; how many cuts of each."""
+    _, once, wrong = await attack.carry_out(server, await attack.every_byte(server, step))
+    assert not wrong, wrong
+    plans = attack.again_and_again(random.Random(SEED), await attack.length(server))
+    _, again, wrong = await attack.carry_out(server, islice(plans, 12))
+    assert not wrong, wrong
+    return once, again
 
 
 def test_a_cut_at_any_byte_loses_and_repeats_nothing(model: Model) -> None:
-    """Planted bugs: deltas sent before the cut come again; words of the last message are lost."""
+    """The long form, all bytes, is `make attack`.
+
+    Planted bugs: deltas sent before the cut come again; words of the last message are lost.
+    """
     with serving(model, per_address=100) as server:
-        assert asyncio.run(cut_everywhere(server, 97)) > 20
+        once, again = asyncio.run(cut_at(server, 97))
+        assert once > 20 and again > 12
         assert server.service.metrics.resumes.labels("kept")._value.get() > 10
 
 
@@ -125,10 +66,10 @@ def test_another_server_goes_on_with_the_open_sentence(model: Model) -> None:
     expected = piped(model, words)
 
     async def run(one: Running, other: Running, at: int) -> str:
-        proxy = Proxy(one.port)
+        proxy = attack.Proxy(one.port)
         async with proxy.running() as url, Client(url) as client:
             await client.say(" ".join(words[:at]))
-            reading = asyncio.create_task(_read(client))
+            reading = asyncio.create_task(attack.until_closed(client))
             await _accepted(client)
             await asyncio.sleep(0.05 * (at % 3))
             proxy.port = other.port
