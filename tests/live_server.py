@@ -18,6 +18,7 @@ from websockets.exceptions import ConnectionClosed
 from hmt.models.directory import describe
 from hmt.models.model import Model
 from hmt.server.app import make_app
+from hmt.server.running import Server
 from hmt.server.service import Offer, Service
 from hmt.server.settings import Limits, Settings
 from hmt.server.tokens import Tokens
@@ -64,7 +65,7 @@ class Running:
             log_config=None,
             timeout_graceful_shutdown=2,
         )
-        self.server = uvicorn.Server(config)
+        self.server = Server(config, self.service)
         run = threading.Thread(target=self.server.run, args=([listening],), daemon=True)
         run.start()
         self._thread = run

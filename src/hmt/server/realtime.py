@@ -9,6 +9,7 @@ from starlette.responses import PlainTextResponse
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
 from hmt.server.access import address_of, grant_of, has_good_origin, protocols_of, service_of
+from hmt.server.limits import Bucket
 from hmt.server.messages import InvalidError, Resume, decode, encode
 from hmt.server.replies import Created, Error, Fault
 from hmt.server.rooms import Room
@@ -77,6 +78,8 @@ class Line:
         self._closing: tuple[int, str] | None = None
         self._writer: asyncio.Task[None] | None = None
         self._malformed = 0
+        limits = service.limits
+        self._bucket = Bucket(limits.messages_per_second, limits.burst_messages)
 
     async def run(self) -> None:
         """Carry messages both ways until one side ends it."""
@@ -142,6 +145,8 @@ class Line:
             session = self._service.open(served, self._room.name if self._room else None)
         except BusyError as error:
             raise RefusedError(1013, error.code, str(error), error.retry_after) from None
+        if self._room is not None:  # it may have been given up while its speaker hesitated
+            self._room = self._service.rooms.make(self._room.name) or self._room
         if self._room is not None and not self._service.rooms.enter(session, self._room):
             self._service.discard(session)
             message = f"Somebody already speaks {served.target} in this room."
@@ -167,6 +172,7 @@ class Line:
             data = await self._receive()
             if isinstance(data, int):
                 return data
+            await asyncio.sleep(self._bucket.take(1))
             if self._closing is not None:
                 continue  # what a client still sends after the end
             assert self._session is not None

@@ -8,7 +8,7 @@ import asyncio
 import re
 import time
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
@@ -200,7 +200,7 @@ class Room:
             tracks[SOURCE] = Shown([], " ".join(heard))
         return Item(self.seq, "snapshot", None, Snapshot(self.name, self.state, gap, tracks))
 
-    async def follow(self, after: int | None, kinds: frozenset[str]) -> AsyncIterator[Item]:
+    async def follow(self, after: int | None, kinds: frozenset[str]) -> AsyncGenerator[Item, None]:
         """Events as they come; a newcomer, or who has missed some, is shown where things stand."""
         ready = asyncio.Event()
         self._readers.add(ready)
@@ -250,13 +250,31 @@ class Rooms:
     def find(self, name: str) -> Room | None:
         return self._rooms.get(name)
 
-    def make(self, name: str) -> Room | None:
+    def make(self, name: str, to_speak: bool = True) -> Room | None:
         """A room by its name, new if need be; None if the name is none or there are too many."""
         if name not in self._rooms:
-            if not NAME.fullmatch(name) or len(self._rooms) >= self._limits.rooms:
+            if not NAME.fullmatch(name):
+                return None
+            if len(self._rooms) >= self._limits.rooms and not self._make_way(to_speak):
                 return None
             self._rooms[name] = Room(name, self._folder)
         return self._rooms[name]
+
+    def _make_way(self, to_speak: bool) -> bool:
+        """Give up the room that was left first, if nobody reads in it, or nobody ever spoke."""
+        left = [
+            room
+            for room in self._rooms.values()
+            if room.left_at is not None and not (room.readers and (room.tracks or not to_speak))
+        ]
+        if left:
+            self._end(min(left, key=lambda room: room.left_at or 0))
+        return bool(left)
+
+    def _end(self, room: Room) -> None:
+        room.is_closed = True
+        room.publish_state()
+        del self._rooms[room.name]
 
     def enter(self, session: Session, room: Room) -> bool:
         """Let a session speak in a room; False if another one does in its language."""
@@ -282,13 +300,11 @@ class Rooms:
 
     def tick(self, now: float) -> None:
         """Close cues after silences, and rooms that nobody speaks in."""
-        for name, room in list(self._rooms.items()):
+        for room in list(self._rooms.values()):
             for track in room.tracks.values():
                 track.tick()
             if room.left_at is not None and now - room.left_at > self._limits.room_seconds:
-                room.is_closed = True
-                room.publish_state()
-                del self._rooms[name]
+                self._end(room)
 
     def close(self) -> None:
         """Flush captions and let readers go."""
