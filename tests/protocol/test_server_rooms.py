@@ -134,6 +134,25 @@ def test_captions_are_files_that_grow(server: Running) -> None:
     assert get(f"{server.http}/v1/rooms/nowhere/captions.vtt?track=zz").status_code == 404
 
 
+def test_captions_that_cannot_be_written_stop_nobody(model: Model, tmp_path: Path) -> None:
+    """A disk that is full or gone. Planted bug: the session ends with it."""
+    folder = tmp_path / "captions"
+    folder.mkdir()
+
+    async def run(server: Running) -> str:
+        async with talking(server, "room=hall") as talk:
+            folder.rmdir()
+            await talk.append(SPEECH)
+            return str(await talk.finish())
+
+    with serving(model, captions=folder) as server:
+        assert asyncio.run(run(server)) == piped(model, SPEECH.split())
+        found = get(f"{server.http}/metrics").text
+        assert get(f"{server.http}/v1/rooms/hall/captions.txt").text.strip()
+    (line,) = [line for line in found.splitlines() if line.startswith("hmt_caption_failures ")]
+    assert float(line.split()[1]) > 0
+
+
 def test_a_room_has_one_speaker_per_language(server: Running) -> None:
     async def run() -> int:
         async with talking(server, "room=lab"), connect(f"{server.url}?room=lab") as second:

@@ -189,6 +189,7 @@ class Service:
         self.metrics.slots.labels("taken").set(sum(engine.slots for engine in engines) - free)
         self.metrics.cache_bytes.set(sum(c.bytes for engine in engines for c in engine.caches))
         self.metrics.queued.set(sum(session.queued for session in self.sessions))
+        self.metrics.unwritten.set(self.rooms.failures)
         self.metrics.listeners.set(self.rooms.listeners)
         return self.metrics.text()
 

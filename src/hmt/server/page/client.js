@@ -51,7 +51,7 @@ export class Translator {
 		this.expect();
 		socket.onopen = () => this.resumeToken && this.resume();
 		socket.onmessage = ({ data }) => socket === this.socket && this.take(JSON.parse(data));
-		socket.onclose = ({ code }) => socket === this.socket && this.lost(code);
+		socket.onclose = ({ code, reason }) => socket === this.socket && this.lost(code, reason);
 	}
 
 	update(hmt) {
@@ -139,10 +139,11 @@ export class Translator {
 		if (this.leaving) this.close(); // said before, over a connection that was lost
 	}
 
-	lost(code) {
+	lost(code, reason) {
 		clearTimeout(this.watch);
 		this.socket = null;
-		if (OVER.includes(code) && !this.moves && !this.retryAfter) {
+		const isLost = this.moves || this.retryAfter || reason === "stalled"; // a network that was too slow
+		if (OVER.includes(code) && !isLost) {
 			this.forget();
 			return this.leaving || this.become("closed", code);
 		}
