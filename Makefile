@@ -85,11 +85,12 @@ $(CLIENTS)/.installed: Makefile
 planted: $(STAMP)
 	$(BIN)/python tests/planted/run.py
 
-# Damage, kills, flipped bits and hostile files for a while, on copies in a temporary directory; docs/reliability.md.
+# Damage, kills, flipped bits, hostile files and cut connections for a while, on copies in a temporary directory; docs/reliability.md.
 SECONDS ?= 300
 attack: $(STAMP)
 	OMP_NUM_THREADS=1 $(BIN)/python tests/attack_runs.py --seconds $(SECONDS)
 	OMP_NUM_THREADS=1 $(BIN)/python tests/attack_parsers.py --seconds $(SECONDS)
+	OMP_NUM_THREADS=1 $(BIN)/python tests/attack_connections.py --seconds $(SECONDS)
 
 # The wheel alone, in an environment of its own: what a user gets is what was tested.
 release: $(STAMP)

@@ -6,7 +6,7 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +18,7 @@ from websockets.exceptions import ConnectionClosed
 from hmt.models.directory import describe
 from hmt.models.model import Model
 from hmt.server.app import make_app
+from hmt.server.running import Server
 from hmt.server.service import Offer, Service
 from hmt.server.settings import Limits, Settings
 from hmt.server.tokens import Tokens
@@ -64,7 +65,7 @@ class Running:
             log_config=None,
             timeout_graceful_shutdown=2,
         )
-        self.server = uvicorn.Server(config)
+        self.server = Server(config, self.service)
         run = threading.Thread(target=self.server.run, args=([listening],), daemon=True)
         run.start()
         self._thread = run
@@ -82,7 +83,7 @@ class Running:
 
     def stop(self) -> None:
         self.server.should_exit = True
-        self._thread.join(timeout=15)
+        self._thread.join(timeout=60)
 
 
 @contextlib.contextmanager
@@ -109,13 +110,13 @@ class Talk:
 
     async def until(self, type: str) -> dict[str, Any]:
         """Take events up to the first of a type."""
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(120):
             while (event := await self.next())["type"] != type:
                 pass
         return event
 
     async def next(self) -> dict[str, Any]:
-        event: dict[str, Any] = json.loads(await asyncio.wait_for(self.websocket.recv(), 30))
+        event: dict[str, Any] = json.loads(await asyncio.wait_for(self.websocket.recv(), 60))
         self.events.append(event)
         return event
 
@@ -148,6 +149,14 @@ async def talking(server: Running, query: str = "", **options: Any) -> Any:
         if "resume" not in query:
             await talk.next()
         yield talk
+
+
+def eventually(holds: Callable[[], bool], seconds: float = 60) -> bool:
+    """Whether something comes true; machines of continuous integration are slow."""
+    end = time.monotonic() + seconds
+    while not holds() and time.monotonic() < end:
+        time.sleep(0.05)
+    return holds()
 
 
 def piped(model: Model, words: list[str], ends: set[int] = frozenset(), **knobs: Any) -> str:  # type: ignore[assignment]

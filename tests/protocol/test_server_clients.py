@@ -46,7 +46,7 @@ def run(script: str, *arguments: str) -> Any:
     python = Path(VENV).resolve() / "bin" / "python"
     command = [str(python), "-c", script, *arguments]
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 

@@ -13,7 +13,7 @@ pytest.importorskip("msgspec", reason="the extra `serve` is not installed")
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
-from live_server import Running, Talk, serving, small_model
+from live_server import Running, Talk, eventually, serving, small_model
 from websockets.asyncio.client import connect
 
 SPOKEN = st.sampled_from(["Nolu", "ka,", "besi", "tarum!", "pelo.", "lim", "12", "(ka", "lim)."])
@@ -177,8 +177,6 @@ def test_any_order_of_messages(server: Running) -> None:
         ),
     )
     conductor = server.service.served["xx-yy"].conductor
-    for _ in range(100):
-        if not server.service.sessions and len(conductor.engine.free) == conductor.engine.slots:
-            return
-        asyncio.run(asyncio.sleep(0.1))
-    raise AssertionError("a session or a slot was not given back")
+    assert eventually(
+        lambda: not server.service.sessions and len(conductor.engine.free) == conductor.engine.slots
+    ), "a session or a slot was not given back"

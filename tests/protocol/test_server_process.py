@@ -93,7 +93,7 @@ def test_a_killed_server_is_started_again_and_goes_on(folder: Path, model: Model
             with process(folder, first.port):
                 await client.say(" ".join(words[6:]))
                 await client.close()
-                await asyncio.wait_for(reading, 60)
+                await asyncio.wait_for(reading, 180)
             return client.text
 
     with process(folder) as first:
@@ -119,7 +119,7 @@ def test_a_server_that_is_told_to_go_lets_sentences_end(folder: Path, model: Mod
 
     with process(folder) as running:
         asyncio.run(run(running))
-        assert running.popen.wait(timeout=30) in (0, -signal.SIGTERM)
+        assert running.popen.wait(timeout=90) in (0, -signal.SIGTERM)
 
 
 def test_a_port_that_is_taken_is_one_sentence(folder: Path) -> None:

@@ -339,7 +339,7 @@ def test_a_pause_ends_a_sentence_and_silence_the_session(model: Model) -> None:
             await talk.until("session.heartbeat")
             return int(await talk.code())
 
-    with serving(model, idle_seconds=3, heartbeat_seconds=0.3) as server:
+    with serving(model, idle_seconds=8, heartbeat_seconds=0.3) as server:
         assert asyncio.run(run(server)) == 4408
         assert not server.service.sessions
         assert len(server.service.served["xx-yy"].conductor.engine.free) == 16
@@ -395,14 +395,14 @@ def test_a_client_that_is_not_read_is_not_silent(model: Model) -> None:
 
     async def run(server: Running) -> Talk:
         async with talking(server) as talk:
-            change = {"pause_ms": 300, "knobs": {"threshold": 1.0}}
+            change = {"pause_ms": 2000, "knobs": {"threshold": 1.0}}
             await talk.send("session.update", session={"hmt": change})
             for at in range(0, 9, 3):
                 await talk.append(" ".join(words[at : at + 3]) + " ")
             await talk.finish()
             return talk
 
-    with serving(model, words_per_second=3, burst_words=3) as server:
+    with serving(model, words_per_second=1, burst_words=3) as server:
         talk = asyncio.run(run(server))
     done = [event["hmt"] for event in talk.of("session.output_transcript.done")]
     assert "pause" not in {facts["reason"] for facts in done}

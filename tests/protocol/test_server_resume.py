@@ -1,9 +1,9 @@
 """Connections that are cut, servers that go away: no word is lost and none is written twice."""
 
 import asyncio
-import contextlib
+import os
 import random
-from collections.abc import AsyncIterator
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -11,11 +11,19 @@ import pytest
 pytest.importorskip("starlette", reason="the extra `serve` is not installed")
 pytest.importorskip("msgspec", reason="the extra `serve` is not installed")
 
-from live_server import WORDS, Running, piped, serving, small_model, talking
+import attack_connections as attack
+from live_server import WORDS, Running, Talk, piped, serving, small_model, talking
 from websockets.asyncio.client import connect
+from websockets.asyncio.server import ServerConnection, serve
 
 from hmt.models.model import Model
+from hmt.server import client as client_module
 from hmt.server.client import Client
+from hmt.server.outbox import Outbox
+from hmt.server.realtime import Line
+from hmt.server.replies import Heartbeat
+
+SEED = os.environ.get("HMT_TEST_SEED", "1")
 
 
 @pytest.fixture(scope="module")
@@ -23,91 +31,29 @@ def model() -> Model:
     return small_model()
 
 
-class Proxy:
-    """Passes bytes on, and cuts its first connection after so many of one direction."""
-
-    def __init__(self, port: int, cut_after: int | None = None, is_upstream: bool = False) -> None:
-        self.port = port
-        self.cut_after, self.is_upstream = cut_after, is_upstream
-        self.cuts = 0
-
-    @contextlib.asynccontextmanager
-    async def running(self) -> AsyncIterator[str]:
-        server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        try:
-            port = server.sockets[0].getsockname()[1]
-            yield f"ws://127.0.0.1:{port}/v1/realtime/translations"
-        finally:
-            server.close()
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        inner, outer = await asyncio.open_connection("127.0.0.1", self.port)
-        up, down = (self.cut_after, None) if self.is_upstream else (None, self.cut_after)
-        self.cut_after = None
-        there = asyncio.create_task(self._pass(reader, outer, up))
-        back = asyncio.create_task(self._pass(inner, writer, down))
-        await asyncio.wait((there, back), return_when=asyncio.FIRST_COMPLETED)
-        there.cancel()
-        back.cancel()
-        for end in (writer, outer):
-            end.transport.abort()
-
-    async def _pass(self, reader: Any, writer: Any, left: int | None) -> None:
-        with contextlib.suppress(OSError):
-            while data := await reader.read(1000):
-                if left is not None and len(data) >= left:
-                    writer.write(data[:left])
-                    await writer.drain()
-                    self.cuts += 1
-                    return
-                left = None if left is None else left - len(data)
-                writer.write(data)
-                await writer.drain()
-
-
-async def speak(url: str, words: list[str]) -> str:
-    async with Client(url) as client:
-        reading = asyncio.create_task(_read(client))
-        for at in range(0, len(words), 2):
-            await client.say(" ".join(words[at : at + 2]))
-            await asyncio.sleep(0.01)
-        await client.close()
-        await asyncio.wait_for(reading, 60)
-        return client.text
-
-
 async def _accepted(client: Client) -> None:
     while not client.is_accepted:
         await asyncio.sleep(0.01)
 
 
-async def _read(client: Client) -> None:
-    async for event in client.events():
-        if event["type"] == "session.closed" and event["hmt"]["reason"] == "client":
-            return
-
-
-async def cut_everywhere(server: Running, step: int) -> int:
-    """Cut a short session at every `step`-th byte, both ways; how many cuts there were."""
-    words = ["Nolu", "ka.", "Lim"]
-    expected = piped(server.model, words)
-    gate = asyncio.Semaphore(12)
-
-    async def cut(at: int, is_upstream: bool) -> int:
-        proxy = Proxy(server.port, at, is_upstream)
-        async with gate, proxy.running() as url:
-            assert await asyncio.wait_for(speak(url, words), 90) == expected, (at, is_upstream)
-        return proxy.cuts
-
-    down = [cut(at, False) for at in range(1, 6000, step)]
-    up = [cut(at, True) for at in range(1, 1200, step)]
-    return sum(await asyncio.gather(*down, *up))
+async def cut_at(server: Running, step: int) -> tuple[int, int]:
+    """Cut sessions at every `step`-th byte, and others several times; how many cuts of each."""
+    _, once, wrong = await attack.carry_out(server, await attack.every_byte(server, step))
+    assert not wrong, wrong
+    plans = attack.again_and_again(random.Random(SEED), await attack.length(server))
+    _, again, wrong = await attack.carry_out(server, islice(plans, 12))
+    assert not wrong, wrong
+    return once, again
 
 
 def test_a_cut_at_any_byte_loses_and_repeats_nothing(model: Model) -> None:
-    """Planted bugs: deltas sent before the cut come again; words of the last message are lost."""
+    """The long form, all bytes, is `make attack`.
+
+    Planted bugs: deltas sent before the cut come again; words of the last message are lost.
+    """
     with serving(model, per_address=100) as server:
-        assert asyncio.run(cut_everywhere(server, 97)) > 20
+        once, again = asyncio.run(cut_at(server, 97))
+        assert once > 20 and again > 12
         assert server.service.metrics.resumes.labels("kept")._value.get() > 10
 
 
@@ -120,10 +66,10 @@ def test_another_server_goes_on_with_the_open_sentence(model: Model) -> None:
     expected = piped(model, words)
 
     async def run(one: Running, other: Running, at: int) -> str:
-        proxy = Proxy(one.port)
+        proxy = attack.Proxy(one.port)
         async with proxy.running() as url, Client(url) as client:
             await client.say(" ".join(words[:at]))
-            reading = asyncio.create_task(_read(client))
+            reading = asyncio.create_task(attack.until_closed(client))
             await _accepted(client)
             await asyncio.sleep(0.05 * (at % 3))
             proxy.port = other.port
@@ -132,7 +78,7 @@ def test_another_server_goes_on_with_the_open_sentence(model: Model) -> None:
             await client.say(" ".join(words[at:]))
             await _accepted(client)
             await client.close()
-            await asyncio.wait_for(reading, 60)
+            await asyncio.wait_for(reading, 180)
             return client.text
 
     with serving(model) as one, serving(model) as other:
@@ -144,8 +90,6 @@ def test_another_server_goes_on_with_the_open_sentence(model: Model) -> None:
 def test_a_sentence_that_comes_out_otherwise_is_told(model: Model) -> None:
     async def run(server: Running) -> None:
         async with connect(f"{server.url}?resume=1") as websocket:
-            from live_server import Talk
-
             talk = Talk(websocket)
             facts = {
                 "token": "rt_gone",
@@ -207,10 +151,111 @@ def test_draining_lets_sentences_end(model: Model) -> None:
             await talk.until("session.closed")
             assert talk.text == piped(server.model, ["Nolu", "ka", "besi", "tarum"])
             async with connect(server.url) as late:
-                from live_server import Talk
-
                 assert await Talk(late).code() == 1013
 
     with serving(model, drain_seconds=5) as server:
         asyncio.run(run(server))
         assert server.service.why_not_ready() == "The server is going away."
+
+
+class Pipe:
+    """A WebSocket that takes everything, and cancels a task while it does."""
+
+    def __init__(self) -> None:
+        self.sent: list[str] = []
+        self.doomed: asyncio.Task[None] | None = None
+
+    async def send_text(self, text: str) -> None:
+        self.sent.append(text)
+        if self.doomed is not None:
+            asyncio.get_running_loop().call_soon(self.doomed.cancel)
+
+
+def test_a_connection_that_is_cut_takes_nothing_more_of_its_session(model: Model) -> None:
+    """Planted bug: a writer that is cancelled just after a message has gone lives on, and takes
+    `session.resumed` from the client's next connection."""
+
+    async def run(server: Running) -> None:
+        pipe, outbox = Pipe(), Outbox(10**6)
+        line: Any = Line(pipe, server.service)  # type: ignore[arg-type]
+        session: Any = type("Session", (), {"outbox": outbox})
+        pipe.doomed = asyncio.create_task(line._write(session))
+        outbox.put(Heartbeat(elapsed_ms=1))
+        await asyncio.wait([pipe.doomed], timeout=5)
+        outbox.put(Heartbeat(elapsed_ms=2))
+        await asyncio.wait([pipe.doomed], timeout=0.1)
+        assert pipe.doomed.cancelled()
+        assert len(pipe.sent) == 1
+
+    with serving(model) as server:
+        asyncio.run(run(server))
+
+
+def test_a_server_that_lets_in_and_says_nothing_is_left(monkeypatch: Any) -> None:
+    """Planted bug: the client waits for the first message for ever."""
+    monkeypatch.setattr(client_module, "ANSWER_SECONDS", 0.2)
+    visits: list[ServerConnection] = []
+
+    async def answer(visit: ServerConnection) -> None:
+        visits.append(visit)
+        if len(visits) > 1:
+            await visit.send('{"type": "session.created", "session": {"id": "sess_b2_1"}}')
+        await visit.wait_closed()
+
+    async def run() -> None:
+        async with serve(answer, "127.0.0.1", 0) as server:
+            port = next(iter(server.sockets)).getsockname()[1]
+            async with Client(f"ws://127.0.0.1:{port}/") as client:
+                assert client.session["id"] == "sess_b2_1"
+            assert [visit.close_code for visit in visits] == [1000, 1000], "and hung up on"
+
+    asyncio.run(run())
+
+
+def test_messages_stay_in_order_while_the_connection_changes() -> None:
+    """Planted bug: a sender that was held up by the old connection goes on with the new one, past
+    messages that only the old one had seen."""
+
+    async def run() -> list[tuple[str, int]]:
+        client: Any = Client("ws://127.0.0.1:1/")
+        sent, goes_on = list[tuple[str, int]](), asyncio.Event()
+
+        async def send(message: dict[str, Any]) -> None:
+            over, seq = client._socket, message["hmt"]["seq"]
+            sent.append((over, seq))
+            if over == "old":
+                await goes_on.wait()
+
+        client._send, client._socket = send, None
+        for word in ("Nolu", "ka", "besi"):
+            await client.say(word)
+        client._socket = "old"
+        held_up = asyncio.create_task(client._flush())
+        while not sent:
+            await asyncio.sleep(0)
+        client._socket, client._sent = "new", 0
+        anew = asyncio.create_task(client._flush())
+        goes_on.set()
+        await asyncio.gather(held_up, anew)
+        return sent
+
+    assert asyncio.run(run()) == [("old", 1), ("new", 1), ("new", 2), ("new", 3)]
+
+
+def test_a_speaker_returns_to_a_room_whose_old_connection_seems_alive(model: Model) -> None:
+    """The token was changed by a resume whose answer never arrived, so that the server takes the
+    speaker for another one; planted bug: it is turned away for good."""
+
+    async def run(server: Running) -> None:
+        async with talking(server, "room=aula"):
+            async with connect(f"{server.url}?room=aula&resume=sess_a1_1") as websocket:
+                talk = Talk(websocket)
+                await talk.send("session.resume", hmt={"token": "rt_old", "open_sentence": []})
+                error = (await talk.until("error"))["error"]
+                assert (error["code"], error["retry_after"]) == ("room_taken", 5)
+            async with connect(f"{server.url}?room=aula") as websocket:
+                error = (await Talk(websocket).next())["error"]
+                assert "retry_after" not in error, "a newcomer has nothing to wait for"
+
+    with serving(model) as server:
+        asyncio.run(run(server))

@@ -34,6 +34,17 @@ def server(model: Model, tmp_path_factory: pytest.TempPathFactory) -> Iterator[R
         yield running
 
 
+SECONDS = 90  # machines of continuous integration are slow
+
+
+def get(url: str, **options: Any) -> httpx.Response:
+    return httpx.get(url, timeout=SECONDS, **options)
+
+
+def post(url: str, **options: Any) -> httpx.Response:
+    return httpx.post(url, timeout=SECONDS, **options)
+
+
 SPEECH = "Nolu ka, besi tarum! Ka besi nolu. Lim pelo ka. "
 
 
@@ -43,7 +54,7 @@ async def listen(server: Running, room: str, after: str = "", count: int = 3) ->
     headers = {"Last-Event-ID": after} if after else {}
     url = f"{server.http}/v1/rooms/{room}/events?kind=words,cues,source"
     async with (
-        httpx.AsyncClient(timeout=30) as client,
+        httpx.AsyncClient(timeout=SECONDS) as client,
         client.stream("GET", url, headers=headers) as response,
     ):
         assert response.headers["content-type"].startswith("text/event-stream")
@@ -106,21 +117,40 @@ def test_captions_are_files_that_grow(server: Running) -> None:
     text = asyncio.run(run())
     base = f"{server.http}/v1/rooms/hall/captions"
     webvtt = pytest.importorskip("webvtt")
-    vtt = httpx.get(f"{base}.vtt")
+    vtt = get(f"{base}.vtt")
     assert vtt.headers["content-type"].startswith("text/vtt")
     cues = list(webvtt.from_string(vtt.text))
     shown = html.unescape("".join(cue.text for cue in cues))
     assert "".join(shown.split()) == "".join(text.split())  # a long word takes several lines
-    srt = httpx.get(f"{base}.srt").text
+    srt = get(f"{base}.srt").text
     assert srt.startswith("1\n00:00:0")
-    assert httpx.get(f"{base}.txt").text.split() == text.split()
-    records = [json.loads(line) for line in httpx.get(f"{base}.jsonl").text.splitlines()]
+    assert get(f"{base}.txt").text.split() == text.split()
+    records = [json.loads(line) for line in get(f"{base}.jsonl").text.splitlines()]
     assert " ".join(record["source"] for record in records).split() == SPEECH.split()
     folder = server.service.settings.captions
     assert folder is not None
     assert (folder / "hall.yy.vtt").read_text() == vtt.text
-    assert httpx.get(f"{base}.exe").status_code == 404
-    assert httpx.get(f"{server.http}/v1/rooms/nowhere/captions.vtt?track=zz").status_code == 404
+    assert get(f"{base}.exe").status_code == 404
+    assert get(f"{server.http}/v1/rooms/nowhere/captions.vtt?track=zz").status_code == 404
+
+
+def test_captions_that_cannot_be_written_stop_nobody(model: Model, tmp_path: Path) -> None:
+    """A disk that is full or gone. Planted bug: the session ends with it."""
+    folder = tmp_path / "captions"
+    folder.mkdir()
+
+    async def run(server: Running) -> str:
+        async with talking(server, "room=hall") as talk:
+            folder.rmdir()
+            await talk.append(SPEECH)
+            return str(await talk.finish())
+
+    with serving(model, captions=folder) as server:
+        assert asyncio.run(run(server)) == piped(model, SPEECH.split())
+        found = get(f"{server.http}/metrics").text
+        assert get(f"{server.http}/v1/rooms/hall/captions.txt").text.strip()
+    (line,) = [line for line in found.splitlines() if line.startswith("hmt_caption_failures ")]
+    assert float(line.split()[1]) > 0
 
 
 def test_a_room_has_one_speaker_per_language(server: Running) -> None:
@@ -137,16 +167,16 @@ def test_libretranslate_clients_are_answered(server: Running) -> None:
     lines = ["Nolu ka, besi.", "", "Ka besi nolu tarum."]
     one, _, three = (piped(server.model, line.split()) for line in lines)
     asked = {"q": "\n".join(lines), "source": "xx", "target": "yy-YY", "format": "text"}
-    assert httpx.post(url, json=asked, timeout=30).json() == {"translatedText": f"{one}\n\n{three}"}
-    answer = httpx.post(url, data={**asked, "source": "auto", "alternatives": "2"}, timeout=30)
+    assert post(url, json=asked).json() == {"translatedText": f"{one}\n\n{three}"}
+    answer = post(url, data={**asked, "source": "auto", "alternatives": "2"})
     assert answer.json() == {
         "translatedText": f"{one}\n\n{three}",
         "detectedLanguage": {"confidence": 0, "language": "xx"},
         "alternatives": [],
     }
-    many = httpx.post(url, json={**asked, "q": [lines[0], lines[2]]}, timeout=30).json()
+    many = post(url, json={**asked, "q": [lines[0], lines[2]]}).json()
     assert many["translatedText"] == [one, three]
-    streamed = httpx.post(url, json={**asked, "q": lines[0], "stream": True}, timeout=30)
+    streamed = post(url, json={**asked, "q": lines[0], "stream": True})
     deltas = [json.loads(line) for line in streamed.text.splitlines()]
     assert "".join(event["delta"] for event in deltas) == one
     for wrong, status in (
@@ -157,14 +187,14 @@ def test_libretranslate_clients_are_answered(server: Running) -> None:
         ({**asked, "lower": 99}, 400),
         ([1], 400),
     ):
-        answer = httpx.post(url, json=wrong)
+        answer = post(url, json=wrong)
         assert answer.status_code == status
         assert set(answer.json()) == {"error"}
-    languages = httpx.get(f"{server.http}/languages").json()
+    languages = get(f"{server.http}/languages").json()
     assert {"code": "xx", "name": "xx", "targets": ["yy"]} in languages
-    assert httpx.post(f"{server.http}/detect", data={"q": "x"}).json()[0]["language"] == "xx"
-    assert httpx.get(f"{server.http}/frontend/settings").json()["charLimit"] == 5000
-    assert httpx.post(url, content=b"x" * 100_000).status_code == 413
+    assert post(f"{server.http}/detect", data={"q": "x"}).json()[0]["language"] == "xx"
+    assert get(f"{server.http}/frontend/settings").json()["charLimit"] == 5000
+    assert post(url, content=b"x" * 100_000).status_code == 413
 
 
 def test_a_recogniser_s_sidecar(server: Running) -> None:
@@ -208,31 +238,31 @@ def test_a_recogniser_s_sidecar(server: Running) -> None:
 
 
 def test_documents_describe_every_event(server: Running) -> None:
-    document = httpx.get(f"{server.http}/asyncapi.json").json()
+    document = get(f"{server.http}/asyncapi.json").json()
     names = {message["name"] for message in document["components"]["messages"].values()}
     assert {"session.input_text.append", "session.output_transcript.delta", "error"} <= names
-    assert "/translate" in httpx.get(f"{server.http}/spec").json()["paths"]
-    assert httpx.get(f"{server.http}/openapi.json").json()["openapi"].startswith("3.1")
+    assert "/translate" in get(f"{server.http}/spec").json()["paths"]
+    assert get(f"{server.http}/openapi.json").json()["openapi"].startswith("3.1")
 
 
 def test_health_models_metrics_and_headers(server: Running) -> None:
-    assert httpx.get(f"{server.http}/health").json() == {"status": "ok"}
-    assert httpx.get(f"{server.http}/health/live").status_code == 200
-    assert httpx.get(f"{server.http}/health/ready").text == "ready\n"
-    data = httpx.get(f"{server.http}/v1/models").json()["data"]
+    assert get(f"{server.http}/health").json() == {"status": "ok"}
+    assert get(f"{server.http}/health/live").status_code == 200
+    assert get(f"{server.http}/health/ready").text == "ready\n"
+    data = get(f"{server.http}/v1/models").json()["data"]
     knobs = {knob["name"]: knob for knob in data[0]["hmt"]["knobs"]}
     assert knobs["states"]["range"] == [1, 3]
     assert knobs["threshold"]["applies"] == "now"
     assert knobs["attention"]["choices"] == ["multiple", "max", "selected"]
     assert knobs["policy"]["choices"] == ["confidence", "last"]
     assert all(("range" in knob) != ("choices" in knob) for knob in knobs.values())
-    metrics = httpx.get(f"{server.http}/metrics").text
+    metrics = get(f"{server.http}/metrics").text
     for name in ("hmt_sessions", "hmt_round_seconds_bucket", "hmt_words_total", "hmt_slots"):
         assert name in metrics
-    answer = httpx.get(f"{server.http}/health")
+    answer = get(f"{server.http}/health")
     assert "default-src 'none'" in answer.headers["content-security-policy"]
     assert answer.headers["x-content-type-options"] == "nosniff"
-    rebound = httpx.get(f"{server.http}/health", headers={"Host": "evil.example"})
+    rebound = get(f"{server.http}/health", headers={"Host": "evil.example"})
     assert rebound.status_code == 400
 
 
@@ -261,12 +291,12 @@ def test_tokens_open_what_their_scopes_say(model: Model, tmp_path: Path) -> None
         assert asyncio.run(code(server, "", "ana")) == 1000
         assert asyncio.run(code(server, "room=aula", "ben")) == 1000
         assert asyncio.run(code(server, "room=other", "ben")) == 4403
-        assert httpx.post(f"{server.http}/translate", json={"q": "a"}).status_code == 403
-        assert httpx.get(f"{server.http}/metrics").status_code == 403
+        assert post(f"{server.http}/translate", json={"q": "a"}).status_code == 403
+        assert get(f"{server.http}/metrics").status_code == 403
         events = f"{server.http}/v1/rooms/other/events?token=eve"
-        assert httpx.get(events).status_code == 403
+        assert get(events).status_code == 403
         bearer = {"Authorization": "Bearer ana"}
-        made = httpx.post(f"{server.url.replace('ws:', 'http:')}/client_secrets", headers=bearer)
+        made = post(f"{server.url.replace('ws:', 'http:')}/client_secrets", headers=bearer)
         assert asyncio.run(code(server, "", made.json()["value"])) == 1000
 
 
@@ -320,9 +350,9 @@ def test_a_link_with_a_token_lets_listen_and_nothing_else(model: Model, tmp_path
                 assert heard["data"]["delta"] == "Nolu ka. "
             await talk.finish()
         captions = f"{server.http}/v1/rooms/aula/captions.txt"
-        assert (await asyncio.to_thread(httpx.get, f"{captions}?token=link")).text.strip()
+        assert (await asyncio.to_thread(get, f"{captions}?token=link")).text.strip()
         for wrong in ("", "?token=", "?token=wrong", "?token=ana"):
-            assert (await asyncio.to_thread(httpx.get, captions + wrong)).status_code == 403
+            assert (await asyncio.to_thread(get, captions + wrong)).status_code == 403
         other = talking(server, "room=other", additional_headers=speaker)
         async with other, connect(f"{rooms}/other?token=link") as reader:
             assert await Talk(reader).code() == 4403

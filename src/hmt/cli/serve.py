@@ -26,7 +26,18 @@ DELAY = typer.Option(250, min=1, max=3_600_000, help="p95 delay above which newc
 WORDS = typer.Option(20, min=1, max=10_000, help="Words per second of one session.")
 IDLE = typer.Option(600, min=1, max=31_536_000, help="Silence after which a session ends.")
 GATHER = typer.Option(0.0, min=0, max=10_000, help="Wait for company when many are live.")
+LOG_TEXT = typer.Option(False, "--log-text", help="Log what is said and written.")
 DRAIN = typer.Option(20.0, min=0, max=86_400, help="Time for open sentences on SIGTERM.")
+
+
+OTHERS_HELP = (
+    "Another limit, as rooms=500: burst_messages 1000, burst_words 400, body_bytes 65536, "
+    "listeners 2000, message_bytes 16384, messages_per_second 100, pending_bytes 65536, "
+    "queue_words 2000, resume_seconds 120, room_seconds 600, rooms 200, sentence_tokens 256, "
+    "session_seconds 21600, sockets 5000, stall_seconds 30, translate_characters 5000, "
+    "translate_per_minute 60, word_characters 256, words_per_message 200."
+)
+OTHERS = typer.Option([], metavar="NAME=NUMBER", help=OTHERS_HELP)
 
 
 @app.command()
@@ -50,6 +61,8 @@ def serve(
     idle_seconds: int = IDLE,
     gather_ms: float = GATHER,
     drain_seconds: float = DRAIN,
+    limit: list[str] = OTHERS,
+    log_text: bool = LOG_TEXT,
     threads: int = typer.Option(0, min=0, max=1024, help="Cores of the engine; 0: all but one."),
     device: str = DEVICE,
     trust: bool = TRUST,
@@ -73,7 +86,7 @@ def serve(
         delay_ms=delay_ms,
         words_per_second=words_per_second,
         idle_seconds=idle_seconds,
-    )
+    ).changed(limit)
     settings = Settings(
         host=host,
         port=port,
@@ -87,6 +100,7 @@ def serve(
         captions=captions,
         gather_ms=gather_ms,
         drain_seconds=drain_seconds,
+        logs_text=log_text,
     )
     _use_cores(threads)
     run(settings, [_offer(text, _pair(languages), device, int8, trust) for text in models or [""]])

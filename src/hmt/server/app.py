@@ -16,6 +16,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hmt.server import client_secrets, health, libre, listening, realtime, schemas, sidecar
+from hmt.server.patience import WholeBodies
 from hmt.server.service import Service
 
 PAGE = Path(__file__).parent / "page"
@@ -112,6 +113,7 @@ def make_app(service: Service) -> Starlette:
                 allow_headers=["Authorization", "Content-Type"],
             )
         )
+    middleware.append(Middleware(WholeBodies))
     app = Starlette(
         routes=routes(),
         middleware=middleware,

@@ -28,6 +28,7 @@ Event = dict[str, Any]
 # Closes after which it is of no use to return.
 FINAL = {1000, 4400, 4401, 4403, 4404, 4409, 4413, 4500}
 LONGEST_WAIT = 15.0
+ANSWER_SECONDS = 20.0  # for the first message of a server that has let us in
 
 
 class RefusedError(Exception):
@@ -128,22 +129,30 @@ class Client:
             query["resume"] = self.session["id"]  # by which a proxy finds the server that knows it
         self._socket = None  # nothing is sent before the session is resumed
         url = f"{self._url}?{urlencode(query)}"
+        reason = "does not answer"
         for attempt in range(self._attempts):
             try:
-                await self._begin(await connect(url, additional_headers=self._headers), token)
-                return
+                socket = await connect(url, additional_headers=self._headers)
+                try:
+                    await self._begin(socket, token)
+                    return
+                except BaseException:
+                    await socket.close()
+                    raise
             except (OSError, WebSocketException) as error:
                 if isinstance(error, InvalidStatus) and error.response.status_code < 500:
                     raise RefusedError(f"{self._url}: {error}.") from None
+                reason = f"cannot be used: {error or 'it says nothing'}"
             wait = min(0.2 * 2**attempt, LONGEST_WAIT)
             await asyncio.sleep(wait * random.uniform(0.5, 1.0))
-        raise ConnectionError(f"{self._url} does not answer.")
+        raise ConnectionError(f"{self._url} {reason}.")
 
     async def _begin(self, socket: ClientConnection, token: str | None) -> None:
         if token:
             message = {"type": "session.resume", "hmt": self._resume(token)}
             await socket.send(json.dumps(message))
-        event = json.loads(await socket.recv())
+        async with asyncio.timeout(ANSWER_SECONDS):
+            event = json.loads(await socket.recv())
         if "session" not in event:
             fault = event.get("error", {})
             kind = ConnectionError if "retry_after" in fault else RefusedError
@@ -179,9 +188,12 @@ class Client:
     async def _flush(self) -> None:
         """Send what was not sent over this connection."""
         async with self._sending:
+            socket = self._socket
             for message in list(self._messages):
+                if self._socket is not socket:
+                    return  # another connection begins with what this one did not get through
                 seq = _seq(message)
-                if self._socket is not None and seq > self._sent:
+                if socket is not None and seq > self._sent:
                     self._sent = seq
                     await self._send(message)
             if self._is_closing:

@@ -46,7 +46,7 @@ def _described(served: Served) -> dict[str, object]:
             "system": served.model.system.name,
             "source_language": served.source,
             "target_language": served.target,
-            "knobs": served.describe_knobs(),
+            "knobs": served.described_knobs,
         },
     }
 

@@ -136,7 +136,8 @@ def _check(request: Request, asked: Asked) -> list[str]:
     if asked.q is None:
         raise RefusedError(400, "Invalid request: missing q parameter.")
     texts = [asked.q] if isinstance(asked.q, str) else asked.q
-    length, most = sum(map(len, texts)), service.limits.translate_characters
+    most = service.limits.translate_characters
+    length = sum(map(len, texts)) + len(texts) - 1  # empty ones are work, too
     if length > most:
         raise RefusedError(400, f"The text has {length} characters; at most {most} are allowed.")
     return texts

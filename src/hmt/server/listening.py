@@ -1,5 +1,6 @@
 """Reading along in a room: server-sent events, WebSocket, and captions as files."""
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
@@ -33,7 +34,7 @@ def _room(connection: HTTPConnection) -> Room:
         raise TurnedAwayError(403, 4403, "A token that lets you listen in this room is needed.")
     room = service.rooms.find(name)
     if room is None and (connection.query_params.get("wait") or grant.allows(f"speak:{name}")):
-        room = service.rooms.make(name)  # to wait for its speaker
+        room = service.rooms.make(name, to_speak=False)  # to wait for its speaker
     if room is None:
         raise TurnedAwayError(404, 4404, "There is no such room.")
     if service.rooms.listeners >= service.limits.listeners:
@@ -87,13 +88,22 @@ async def socket(websocket: WebSocket) -> None:
     except TurnedAwayError as error:
         await websocket.close(error.close, str(error)[:120])
         return
+    sending = asyncio.create_task(_send(websocket, room, kinds))
     try:
-        with contextlib.suppress(WebSocketDisconnect, RuntimeError):
-            async for item in room.follow(_after(websocket), kinds):
-                await websocket.send_text(item.json)
-            await websocket.close(1000, "closed")
+        while (await websocket.receive())["type"] != "websocket.disconnect":
+            pass  # a reader has nothing to say; but only who is read is seen to leave
     finally:
+        sending.cancel()
+        await asyncio.wait([sending])
         service.listeners.leave(address)
+
+
+async def _send(websocket: WebSocket, room: Room, kinds: frozenset[str]) -> None:
+    with contextlib.suppress(WebSocketDisconnect, RuntimeError):
+        async with contextlib.aclosing(room.follow(_after(websocket), kinds)) as events:
+            async for item in events:
+                await websocket.send_text(item.json)
+        await websocket.close(1000, "closed")
 
 
 async def captions(request: Request) -> Response:
@@ -110,6 +120,17 @@ async def captions(request: Request) -> Response:
     if language not in room.tracks:
         return JSONResponse({"error": f"Tracks of this room: {', '.join(languages)}."}, 404)
     follows = request.query_params.get("follow", "") in ("1", "true")
-    text = room.tracks[language].transcript.read(kind, follows, lambda: room.is_closed)
+    service, address = service_of(request), address_of(request)
+    if not service.listeners.enter(address):
+        return JSONResponse({"error": "Too many listeners at this address."}, 429)
+    transcript = room.tracks[language].transcript
+
+    async def read() -> AsyncIterator[str]:
+        try:
+            async for text in transcript.read(kind, follows, lambda: room.is_closed):
+                yield text
+        finally:
+            service.listeners.leave(address)
+
     headers = {**NO_STORE, "Content-Language": language}
-    return StreamingResponse(text, media_type=MEDIA[kind], headers=headers)
+    return StreamingResponse(read(), media_type=MEDIA[kind], headers=headers)

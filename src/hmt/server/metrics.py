@@ -37,6 +37,9 @@ class Metrics:
         self.rejected = Counter("hmt_rejected", "Refusals by reason.", ["reason"], registry=own)
         self.merged = Counter("hmt_merged", "Deltas merged for slow readers.", registry=own)
         self.resumes = Counter("hmt_resumes", "Sessions taken up again.", ["how"], registry=own)
+        self.unwritten = Gauge(
+            "hmt_caption_failures", "Writes of captions to disk that failed.", registry=own
+        )
         self.faults = Counter("hmt_faults", "Rounds that failed.", registry=own)
 
     def text(self) -> bytes:

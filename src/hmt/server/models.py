@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
+from functools import cached_property
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from hmt.errors import UserError
@@ -90,7 +91,8 @@ class Served:
         values: dict[str, Knob] = asdict(self.model.knobs(**chosen))
         return values
 
-    def describe_knobs(self) -> list[dict[str, Any]]:
+    @cached_property
+    def described_knobs(self) -> list[dict[str, Any]]:
         """Each setting with default, range or choices, meaning, and when a change applies."""
         default, kinds = self.plain_knobs({}), get_type_hints(self.model.system.Knobs)
         return [

@@ -9,6 +9,7 @@ from starlette.responses import PlainTextResponse
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
 from hmt.server.access import address_of, grant_of, has_good_origin, protocols_of, service_of
+from hmt.server.limits import Bucket
 from hmt.server.messages import InvalidError, Resume, decode, encode
 from hmt.server.replies import Created, Error, Fault
 from hmt.server.rooms import Room
@@ -20,6 +21,7 @@ logger = logging.getLogger("hmt.server")
 PROTOCOLS = ("hmt.v1", "realtime")
 MALFORMED = 3  # messages in a row after which a client is not understood
 FIRST_SECONDS = 10.0  # for the first message of a client that resumes
+RETURN_SECONDS = 5  # until a speaker who lost a connection tries again
 
 
 class RefusedError(Exception):
@@ -46,7 +48,8 @@ async def realtime(websocket: WebSocket) -> None:
         await websocket.accept(next((p for p in PROTOCOLS if p in offered), None))
         if not has_entered:
             most = service.limits.per_address
-            raise RefusedError(4429, "rate", f"There are {most} sessions of this address already.")
+            message = f"There are {most} sessions of this address already."
+            raise RefusedError(4429, "rate", message, RETRY_SECONDS)
         await Line(websocket, service).run()
     except RefusedError as error:
         service.metrics.rejected.labels(error.fault.code).inc()
@@ -75,6 +78,8 @@ class Line:
         self._closing: tuple[int, str] | None = None
         self._writer: asyncio.Task[None] | None = None
         self._malformed = 0
+        limits = service.limits
+        self._bucket = Bucket(limits.messages_per_second, limits.burst_messages)
 
     async def run(self) -> None:
         """Carry messages both ways until one side ends it."""
@@ -140,10 +145,14 @@ class Line:
             session = self._service.open(served, self._room.name if self._room else None)
         except BusyError as error:
             raise RefusedError(1013, error.code, str(error), error.retry_after) from None
+        if self._room is not None:  # it may have been given up while its speaker hesitated
+            self._room = self._service.rooms.make(self._room.name) or self._room
         if self._room is not None and not self._service.rooms.enter(session, self._room):
             self._service.discard(session)
             message = f"Somebody already speaks {served.target} in this room."
-            raise RefusedError(4403, "room_taken", message)
+            # who resumes may be that somebody, over a connection that nobody knows to be dead yet
+            wait = RETURN_SECONDS if "resume" in self._websocket.query_params else None
+            raise RefusedError(4403, "room_taken", message, wait)
         if self._room is not None:
             grant = grant_of(self._websocket)
             assert grant is not None  # or it would not have come in
@@ -163,6 +172,7 @@ class Line:
             data = await self._receive()
             if isinstance(data, int):
                 return data
+            await asyncio.sleep(self._bucket.take(1))
             if self._closing is not None:
                 continue  # what a client still sends after the end
             assert self._session is not None
@@ -266,7 +276,10 @@ class Line:
             pass  # the reader notices as well
 
     async def _send(self, text: str) -> None:
-        await asyncio.wait_for(self._websocket.send_text(text), self._service.limits.stall_seconds)
+        # Not `wait_for`: before Python 3.12 it forgets that it was cancelled if the message has
+        # just gone, and this writer would go on to take what belongs to a newer connection.
+        async with asyncio.timeout(self._service.limits.stall_seconds):
+            await self._websocket.send_text(text)
 
     # ---- the end
 

@@ -8,7 +8,7 @@ import asyncio
 import re
 import time
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from hmt.server.channels import Sentence
 from hmt.server.messages import encode
 from hmt.server.sessions import Session
 from hmt.server.settings import Limits
-from hmt.server.transcripts import Transcript
+from hmt.server.transcripts import Shelf, Transcript
 from hmt.streaming.events import Written
 
 NAME = re.compile(r"[A-Za-z0-9_][\w.-]{0,63}", re.ASCII)
@@ -89,10 +89,10 @@ class Item:
 class Track:
     """One language of a room: the audience of a session."""
 
-    def __init__(self, room: "Room", language: str, folder: Path | None) -> None:
+    def __init__(self, room: "Room", language: str, shelf: Shelf | None) -> None:
         self.room, self.language = room, language
         self.speaker: Session | None = None
-        self.transcript = Transcript(room.name, language, folder)
+        self.transcript = Transcript(room.name, language, shelf)
         self.heard_words: deque[str] = deque(maxlen=200)
         self.guessed = ""
 
@@ -156,8 +156,8 @@ class Track:
 class Room:
     """What is said in one place."""
 
-    def __init__(self, name: str, folder: Path | None) -> None:
-        self.name, self._folder = name, folder
+    def __init__(self, name: str, shelf: Shelf | None) -> None:
+        self.name, self._shelf = name, shelf
         self.tracks: dict[str, Track] = {}
         # above every number that a room of this name had before, here or on another host
         self.seq = time.time_ns() // 1_000_000
@@ -180,7 +180,7 @@ class Room:
     def track(self, language: str) -> Track:
         """A language of the room."""
         if language not in self.tracks:
-            self.tracks[language] = Track(self, language, self._folder)
+            self.tracks[language] = Track(self, language, self._shelf)
         return self.tracks[language]
 
     def publish(self, name: str, kind: str | None, payload: Any) -> None:
@@ -200,7 +200,7 @@ class Room:
             tracks[SOURCE] = Shown([], " ".join(heard))
         return Item(self.seq, "snapshot", None, Snapshot(self.name, self.state, gap, tracks))
 
-    async def follow(self, after: int | None, kinds: frozenset[str]) -> AsyncIterator[Item]:
+    async def follow(self, after: int | None, kinds: frozenset[str]) -> AsyncGenerator[Item, None]:
         """Events as they come; a newcomer, or who has missed some, is shown where things stand."""
         ready = asyncio.Event()
         self._readers.add(ready)
@@ -240,23 +240,47 @@ class Rooms:
     """All rooms by name."""
 
     def __init__(self, limits: Limits, folder: Path | None) -> None:
-        self._limits, self._folder = limits, folder
+        self._limits = limits
+        self._shelf = None if folder is None else Shelf(folder)
         self._rooms: dict[str, Room] = {}
 
     @property
     def listeners(self) -> int:
         return sum(room.readers for room in self._rooms.values())
 
+    @property
+    def failures(self) -> int:
+        """How often captions could not be written."""
+        return 0 if self._shelf is None else self._shelf.failures
+
     def find(self, name: str) -> Room | None:
         return self._rooms.get(name)
 
-    def make(self, name: str) -> Room | None:
+    def make(self, name: str, to_speak: bool = True) -> Room | None:
         """A room by its name, new if need be; None if the name is none or there are too many."""
         if name not in self._rooms:
-            if not NAME.fullmatch(name) or len(self._rooms) >= self._limits.rooms:
+            if not NAME.fullmatch(name):
                 return None
-            self._rooms[name] = Room(name, self._folder)
+            if len(self._rooms) >= self._limits.rooms and not self._make_way(to_speak):
+                return None
+            self._rooms[name] = Room(name, self._shelf)
         return self._rooms[name]
+
+    def _make_way(self, to_speak: bool) -> bool:
+        """Give up the room that was left first, if nobody reads in it, or nobody ever spoke."""
+        left = [
+            room
+            for room in self._rooms.values()
+            if room.left_at is not None and not (room.readers and (room.tracks or not to_speak))
+        ]
+        if left:
+            self._end(min(left, key=lambda room: room.left_at or 0))
+        return bool(left)
+
+    def _end(self, room: Room) -> None:
+        room.is_closed = True
+        room.publish_state()
+        del self._rooms[room.name]
 
     def enter(self, session: Session, room: Room) -> bool:
         """Let a session speak in a room; False if another one does in its language."""
@@ -282,13 +306,11 @@ class Rooms:
 
     def tick(self, now: float) -> None:
         """Close cues after silences, and rooms that nobody speaks in."""
-        for name, room in list(self._rooms.items()):
+        for room in list(self._rooms.values()):
             for track in room.tracks.values():
                 track.tick()
             if room.left_at is not None and now - room.left_at > self._limits.room_seconds:
-                room.is_closed = True
-                room.publish_state()
-                del self._rooms[name]
+                self._end(room)
 
     def close(self) -> None:
         """Flush captions and let readers go."""

@@ -12,6 +12,7 @@ from sse_starlette.sse import AppStatus
 
 from hmt.errors import UserError
 from hmt.server.app import make_app
+from hmt.server.patience import Doorkeeper
 from hmt.server.service import Offer, Service
 from hmt.server.settings import Settings
 from hmt.server.tokens import Tokens
@@ -28,6 +29,7 @@ class Server(uvicorn.Server):
         super().__init__(config)
         self._service = service
         self._draining: asyncio.Task[None] | None = None
+        self._doorkeeper = Doorkeeper()
 
     async def startup(self, sockets: list[object] | None = None) -> None:  # type: ignore[override]
         """Start, and say where."""
@@ -38,6 +40,12 @@ class Server(uvicorn.Server):
                 logger.info(
                     "Serving %s on http://%s:%d/", ", ".join(self._service.served), host, port
                 )
+
+    async def on_tick(self, counter: int) -> bool:
+        """What uvicorn does ten times a second."""
+        if counter % 10 == 0:
+            self._doorkeeper.look(self.server_state.connections)
+        return await super().on_tick(counter)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """First let open sentences end."""
@@ -53,6 +61,15 @@ class Server(uvicorn.Server):
     async def _drain(self) -> None:
         await self._service.drain()
         self.should_exit = True
+
+
+def _open_many_files() -> None:
+    """Every connection is a file, and most systems allow a program 1,024 unless it asks."""
+    with suppress(ImportError, OSError, ValueError):  # Windows has no such limit
+        import resource
+
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def run(settings: Settings, offers: Sequence[Offer]) -> None:
@@ -81,6 +98,7 @@ def run(settings: Settings, offers: Sequence[Offer]) -> None:
         timeout_graceful_shutdown=5,
     )
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    _open_many_files()
     server = Server(config, service)
     if hasattr(signal, "SIGHUP"):
         signal.signal(signal.SIGHUP, lambda *_: service.tokens.reload())

@@ -140,6 +140,7 @@ class Service:
         session = Session(served, self.limits, self.settings.name, room)
         session.on_over = self._over
         session.meter = self.metrics
+        session.logs_text = self.settings.logs_text
         self.sessions.add(session)
         self.metrics.sessions.labels(served.name).inc()
         return session
@@ -155,9 +156,9 @@ class Service:
             self.metrics.rejected.labels("places").inc()
             raise BusyError(f"All {self.limits.places} places are taken")
         if lost >= self.limits.places:  # so that lost ones cannot pile up
-            min((s for s in self.sessions if s.lost_at), key=lambda s: s.lost_at or 0).stop(
-                4408, "lost"
-            )
+            gone = (s for s in self.sessions if s.lost_at is not None)
+            # first those that never said anything, or strangers could drive the others out
+            min(gone, key=lambda s: (s.words_in > 0, s.lost_at)).stop(4408, "lost")
         delay = served.conductor.delay()
         if delay > self.limits.delay_ms / 1000:
             self.metrics.rejected.labels("delay").inc()
@@ -188,6 +189,7 @@ class Service:
         self.metrics.slots.labels("taken").set(sum(engine.slots for engine in engines) - free)
         self.metrics.cache_bytes.set(sum(c.bytes for engine in engines for c in engine.caches))
         self.metrics.queued.set(sum(session.queued for session in self.sessions))
+        self.metrics.unwritten.set(self.rooms.failures)
         self.metrics.listeners.set(self.rooms.listeners)
         return self.metrics.text()
 

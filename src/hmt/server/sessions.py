@@ -1,6 +1,7 @@
 """A live session: what a speaker sends, what is written for it, how it outlives a connection."""
 
 import asyncio
+import logging
 import secrets
 import time
 from collections.abc import Callable
@@ -24,6 +25,8 @@ from hmt.server.receipts import Receipts
 from hmt.server.settings import Limits
 from hmt.server.tokens import new_resume_token
 from hmt.streaming import events
+
+logger = logging.getLogger("hmt.server")
 
 QUEUE_POLL_SECONDS = 0.02
 LAGGING_SECONDS = 1.0
@@ -52,6 +55,7 @@ class Session:
         self.is_over = False
         self.on_over: Callable[[Session], None] = lambda session: None
         self.meter: Metrics | None = None
+        self.logs_text = False
         self.last_input = self.started
         self.words_in = 0
         self._receipts = Receipts(self._accept)
@@ -64,7 +68,7 @@ class Session:
         self._rebuilt: Rebuilt | None = None  # a sentence that is read again
         self._told_lag = 0.0
         self._is_finishing = False
-        self._is_taking = False  # a message that may have to wait: its client is not silent
+        self._taking = asyncio.Lock()  # a message may have to wait: its client is not silent
         self._beat_at = self.started
 
     # ---- as its client sees it
@@ -97,13 +101,11 @@ class Session:
             case messages.Update():
                 self._update(event)
             case messages.Append() | messages.Hypothesis() | messages.Commit() | messages.Clear():
-                if self._receipts.is_new(event.hmt.seq):
-                    self._is_taking = True
-                    try:
+                # one at a time: it may wait here and come once more over a newer connection
+                async with self._taking:
+                    if self._receipts.is_new(event.hmt.seq):
                         await self._hear(event)
-                    finally:
-                        self._is_taking = False
-                self._receipts.take(event.hmt.seq)
+                    self._receipts.take(event.hmt.seq)
             case messages.Close():
                 await self._say(self._hearing.commit())
                 self.finish()
@@ -279,6 +281,8 @@ class Session:
             self.meter.words.labels("target").inc(len(sentence.ended.text.split()))
         if self.audience is not None:
             self.audience.ended(sentence)
+        if self.logs_text:
+            logger.info("%s: %s -> %s", self.id, sentence.ended.source, sentence.ended.text.strip())
         if sentence.ended.reason in ENDS:
             self.notice(*ENDS[sentence.ended.reason], sentence=sentence.ended.sentence)
 
@@ -324,7 +328,7 @@ class Session:
             if now - self.lost_at > limits.resume_seconds:
                 self.stop(4408, "lost")
             return
-        quiet = 0.0 if self._is_taking else now - self.last_input
+        quiet = 0.0 if self._taking.locked() else now - self.last_input
         wishes = self.preferences
         has_pause = self._is_open and wishes.cuts and wishes.pause_ms > 0
         if has_pause and quiet * 1000 >= wishes.pause_ms and not self.channel.queued:

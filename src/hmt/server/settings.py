@@ -1,6 +1,7 @@
 """What an operator sets: limits on everything, and who may come in."""
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from hmt.errors import UserError
@@ -25,6 +26,8 @@ class Limits:
     queue_words: int = 2000
     words_per_second: int = 20
     burst_words: int = 400
+    messages_per_second: int = 100
+    burst_messages: int = 1000
     sentence_tokens: int = 256
     idle_seconds: int = 600
     session_seconds: int = 6 * 3600
@@ -36,10 +39,24 @@ class Limits:
     translate_characters: int = 5000
     translate_per_minute: int = 60
 
+    def changed(self, wishes: Iterable[str]) -> "Limits":
+        """With other values, each as `rooms=500`."""
+        names = sorted(self.__dataclass_fields__)
+        values = {}
+        for wish in wishes:
+            name, _, value = wish.partition("=")
+            if name not in names:
+                raise UserError(f"{name[:60]} is no limit; there is {', '.join(names)}.")
+            if not (value.isascii() and value.isdigit() and 0 < len(value) < 10 and int(value)):
+                raise UserError(f"--limit {wish[:60]}: give a whole number from 1, as {name}=500.")
+            values[name] = int(value)
+        return replace(self, **values)
+
     def of_a_session(self) -> dict[str, int]:
         """Those that a client has to keep to."""
         names = ("message_bytes", "words_per_message", "queue_words", "words_per_second")
-        return {name: getattr(self, name) for name in (*names, "idle_seconds")}
+        more = ("messages_per_second", "idle_seconds")
+        return {name: getattr(self, name) for name in (*names, *more)}
 
 
 @dataclass(frozen=True)

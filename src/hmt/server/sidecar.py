@@ -15,9 +15,11 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from hmt.server.access import address_of, grant_of, has_good_origin, service_of
 from hmt.server.channels import End, Failed, Mark, Output, Text, Word
 from hmt.server.hearing import clean
+from hmt.server.limits import Bucket
 from hmt.server.messages import InvalidError, decode_as, encode
 from hmt.server.models import Served, short_code
 from hmt.server.service import BusyError, Service
+from hmt.server.settings import Limits
 from hmt.streaming import events
 
 PROTOCOL = 1
@@ -63,13 +65,36 @@ async def sidecar(websocket: WebSocket) -> None:
     try:
         with contextlib.suppress(WebSocketDisconnect, RuntimeError):
             await _converse(websocket, service)
+    except TimeoutError:
+        await websocket.close(4408, "idle")
     finally:
         service.guests.leave(address)
 
 
+class Inbox:
+    """What a recogniser sends: not too fast, and not never."""
+
+    def __init__(self, websocket: WebSocket, limits: Limits) -> None:
+        self._websocket, self._idle_seconds = websocket, limits.idle_seconds
+        self._bucket = Bucket(limits.messages_per_second, limits.burst_messages)
+
+    async def next(self) -> str:
+        """The next message."""
+        await asyncio.sleep(self._bucket.take(1))
+        async with asyncio.timeout(self._idle_seconds):
+            message = await self._websocket.receive()
+        if message["type"] == "websocket.disconnect":
+            raise WebSocketDisconnect(message.get("code") or 1005)
+        text: str | None = message.get("text")
+        if text is None:
+            raise InvalidError("bad_message", "Messages are JSON in text frames.")
+        return text
+
+
 async def _converse(websocket: WebSocket, service: Service) -> None:
+    inbox = Inbox(websocket, service.limits)
     try:
-        init = decode_as(Init, await websocket.receive_text())
+        init = decode_as(Init, await inbox.next())
         served = _served(service, init)
         service.admit(served)
     except InvalidError as error:
@@ -80,12 +105,13 @@ async def _converse(websocket: WebSocket, service: Service) -> None:
         await _error(websocket, "busy", str(error), code=1013)
         return
     await _send(websocket, type="init_ok", direction=f"{served.source}-{served.target}")
-    utterance = Utterances(served, _knobs(served, init), init.accepted_target_prefix)
+    knobs, most = _knobs(served, init), service.limits.word_characters
+    utterance = Utterances(served, knobs, init.accepted_target_prefix, most)
     service.sidecars += 1
     try:
         while True:
             try:
-                update = decode_as(Update, await websocket.receive_text())
+                update = decode_as(Update, await inbox.next())
                 await _send(websocket, **await utterance.take(update))
             except InvalidError as error:
                 await _send(
@@ -118,7 +144,8 @@ def _knobs(served: Served, init: Init) -> Any:
 class Utterances:
     """The text of one utterance after another."""
 
-    def __init__(self, served: Served, knobs: Any, prefix: str) -> None:
+    def __init__(self, served: Served, knobs: Any, prefix: str, word_characters: int) -> None:
+        self._word_characters = word_characters
         self.channel = served.conductor.open(knobs, self._deliver)
         self._number: int | None = None
         self._taken = 0  # words of the utterance
@@ -135,6 +162,9 @@ class Utterances:
             self._end()
         self._number = update.utterance_id
         words = [w for word, _, _ in update.words for w in clean(word).split()]
+        if any(len(word) > self._word_characters for word in words):
+            most = self._word_characters
+            raise InvalidError("limit", f"A word has more than {most} characters.")
         now = time.monotonic()
         self.channel.put([Word(word, None, now) for word in words[self._taken :]])
         self._taken = max(self._taken, len(words))

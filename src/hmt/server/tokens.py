@@ -16,6 +16,7 @@ from hmt.errors import UserError
 
 SCOPE = re.compile(r"translate|metrics|(?:speak|listen):(?:\*|[\w.-]{1,64})")
 SHORT_SECONDS = 600
+MOST_SHORT = 10_000  # secrets for browsers at a time
 LINK_SECONDS = 12 * 3600  # of a link to a room: a long day
 LINK = re.compile(r"lk_([\w.-]{1,64})~(\d{1,12})~([0-9a-f]{32})", re.ASCII)
 
@@ -96,7 +97,10 @@ class Tokens:
     def shorten(self, grant: Grant, seconds: int = SHORT_SECONDS) -> tuple[str, int]:
         """A secret for a browser, and when it expires (seconds since 1970)."""
         now = time.monotonic()
-        self._short = {key: kept for key, kept in self._short.items() if kept[0] > now}
+        if len(self._short) >= MOST_SHORT:
+            self._short = {key: kept for key, kept in self._short.items() if kept[0] > now}
+        if len(self._short) >= MOST_SHORT:
+            del self._short[next(iter(self._short))]
         secret = f"ek_{secrets.token_urlsafe(24)}"
         self._short[secret] = now + seconds, grant
         return secret, int(time.time()) + seconds

@@ -5,7 +5,7 @@ import logging
 import os
 import time
 from collections.abc import AsyncIterator, Callable
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from hmt.server.channels import Sentence
@@ -31,7 +31,7 @@ MEDIA = {
 class Transcript:
     """What was written, in every form that somebody may download."""
 
-    def __init__(self, room: str, language: str, folder: Path | None) -> None:
+    def __init__(self, room: str, language: str, shelf: "Shelf | None") -> None:
         self.language = language
         self.sentence = 0
         self.open_text = ""
@@ -44,7 +44,7 @@ class Transcript:
         self._parts: dict[str, list[str]] = {kind: [] for kind in MEDIA}
         self._parts["vtt"].append(vtt_header(self._note))
         self._texts: list[str] = []
-        self._files = None if folder is None else Files(folder, f"{room}.{language}")
+        self._files = None if shelf is None else Files(shelf, f"{room}.{language}")
 
     def elapsed_ms(self) -> int:
         """Milliseconds since the room had this language."""
@@ -137,11 +137,19 @@ class Transcript:
             self._files.append(kind, text, vtt_header(self._note) if kind == "vtt" else "")
 
 
+@dataclass
+class Shelf:
+    """The folder for the captions of all rooms, and how often nothing could be written to it."""
+
+    folder: Path
+    failures: int = 0
+
+
 class Files:
     """The same on disk; each cue in one write, so that a reader never sees half of one."""
 
-    def __init__(self, folder: Path, stem: str) -> None:
-        self._folder, self._stem = folder, stem
+    def __init__(self, shelf: Shelf, stem: str) -> None:
+        self._shelf, self._folder, self._stem = shelf, shelf.folder, stem
         self._has_failed = False
 
     def append(self, kind: str, text: str, header: str) -> None:
@@ -169,6 +177,7 @@ class Files:
 
     def _complain(self, path: Path, error: OSError) -> None:
         """Once: a full disk must not stop the translation, nor fill the log."""
+        self._shelf.failures += 1
         if not self._has_failed:
             self._has_failed = True
             logger.error("%s cannot be written: %s.", path, error.strerror)

@@ -48,9 +48,10 @@ export class Translator {
 		this.become("connecting");
 		const socket = new WebSocket(url, this.token ? ["hmt.v1", `hmt.token.${this.token}`] : []);
 		this.socket = socket;
+		this.expect();
 		socket.onopen = () => this.resumeToken && this.resume();
 		socket.onmessage = ({ data }) => socket === this.socket && this.take(JSON.parse(data));
-		socket.onclose = ({ code }) => socket === this.socket && this.lost(code);
+		socket.onclose = ({ code, reason }) => socket === this.socket && this.lost(code, reason);
 	}
 
 	update(hmt) {
@@ -135,12 +136,14 @@ export class Translator {
 		this.become("live");
 		this.send({ type: "session.update", session: { hmt: this.settings } });
 		this.unanswered.forEach((message) => this.send(message));
+		if (this.leaving) this.close(); // said before, over a connection that was lost
 	}
 
-	lost(code) {
+	lost(code, reason) {
 		clearTimeout(this.watch);
 		this.socket = null;
-		if (OVER.includes(code) && !this.moves) {
+		const isLost = this.moves || this.retryAfter || reason === "stalled"; // a network that was too slow
+		if (OVER.includes(code) && !isLost) {
 			this.forget();
 			return this.leaving || this.become("closed", code);
 		}
@@ -153,9 +156,13 @@ export class Translator {
 
 	// ---- what the server says
 
-	take({ type, session, delta, error, hmt = {} }) {
+	expect() {
 		clearTimeout(this.watch);
 		this.watch = setTimeout(() => (this.socket.close(), this.lost(0)), SILENCE_MS);
+	}
+
+	take({ type, session, delta, error, hmt = {} }) {
+		this.expect();
 		if (hmt.n <= this.n) return; // shown before the connection was lost
 		this.n = hmt.n ?? this.n;
 		const kind = type.replace("session.", "");
