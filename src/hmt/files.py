@@ -8,16 +8,16 @@ import errno
 import fcntl
 import os
 import re
+import secrets
 import shutil
 import stat
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from hmt.errors import UserError
 
-RANDOM = r"[a-z0-9_]{8}"  # of the names that `tempfile` makes
+RANDOM = r"[a-z0-9_]{8}"  # the part of a temporary name that nobody else has
 
 
 @contextmanager
@@ -27,9 +27,9 @@ def replacing(path: Path) -> Iterator[Path]:
         _sweep(path, rf"({RANDOM}\.)?tmp")
         with _claimed(lambda: _new_file(path)) as temporary:
             try:
+                mode = _own_mode(path) or stat.S_IMODE(temporary.stat().st_mode)
                 yield temporary
-                # safetensors makes files for their owner alone; a model is as public as its place
-                temporary.chmod(path.parent.stat().st_mode & 0o666)
+                temporary.chmod(mode)  # safetensors makes files for their owner alone
                 _sync(temporary)
                 temporary.replace(path)
                 _sync(path.parent)
@@ -43,10 +43,25 @@ def replacing(path: Path) -> Iterator[Path]:
         ) from error
 
 
+def _own_mode(path: Path) -> int | None:
+    """Who may read and write the file that is there: who replaces it lets nobody else in."""
+    is_there = path.is_file() and not path.is_symlink()
+    return path.stat().st_mode & 0o777 if is_there else None
+
+
 def _new_file(path: Path) -> Path:
-    handle, name = tempfile.mkstemp(".tmp", f".{path.name}.", path.parent)
-    os.close(handle)
-    return Path(name)
+    """An empty file beside `path`, for those to read and write whom the umask allows."""
+    mode = _own_mode(path)
+    while True:
+        made = _unused(path, "tmp")
+        with suppress(FileExistsError):
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+            os.close(os.open(made, flags, 0o666 if mode is None else 0o600))
+            return made
+
+
+def _unused(path: Path, ending: str) -> Path:
+    return path.parent / f".{path.name}.{secrets.token_hex(4)}.{ending}"
 
 
 @contextmanager
@@ -206,8 +221,6 @@ def drafting(directory: Path, last: str) -> Iterator[Path]:
     _sweep(directory, rf"{RANDOM}\.draft")
     with _claimed(lambda: _new_directory(directory)) as draft:
         try:
-            # a temporary directory is its owner's alone; this one is as public as where it stands
-            draft.chmod(directory.parent.stat().st_mode & 0o777)
             yield draft
             for file in draft.iterdir():
                 _sync(file)
@@ -224,4 +237,8 @@ def drafting(directory: Path, last: str) -> Iterator[Path]:
 
 
 def _new_directory(directory: Path) -> Path:
-    return Path(tempfile.mkdtemp(".draft", f".{directory.name}.", directory.parent))
+    while True:
+        made = _unused(directory, "draft")
+        with suppress(FileExistsError):
+            made.mkdir()
+            return made

@@ -1,5 +1,7 @@
 """Eight bits: nearly the same translations, and only where they are of use."""
 
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -33,3 +35,15 @@ def test_a_session_in_eight_bits_writes_what_translate_writes() -> None:
 def test_eight_bits_are_for_the_cpu() -> None:
     with pytest.raises(UserError, match="int8 is for the CPU"):
         hmt.load(device="cuda", int8=True)
+
+
+def test_a_model_in_eight_bits_can_be_shown_and_measured(tmp_path: Path) -> None:
+    """Its state has pairs and types beside tensors; its results are not the other model's."""
+    ordinary, small = hmt.load(), hmt.load(int8=True)
+    assert repr(small) == repr(ordinary)
+    (tmp_path / "source").write_text("".join(f"{line}\n" for line in LINES[:2]))
+    text = hmt.read_parallel(tmp_path / "source")
+    (point,) = hmt.evaluate(small, text, tmp_path / "out")
+    assert point["sentences"] == 2
+    with pytest.raises(UserError, match="results of another model"):
+        hmt.evaluate(ordinary, text, tmp_path / "out")

@@ -335,7 +335,7 @@ def test_the_command_writes_scores_and_logs(hmt: Call, world: Path) -> None:
     names = {path.name for path in folder.iterdir()}
     assert names == {
         *("talks.jsonl", "records.jsonl", "resegmented.jsonl", "segmentation.yaml"),
-        *("references.txt", "omnisteval.jsonl", "simulstream.jsonl", "simulstream.yaml"),
+        *("references.txt", "omnisteval.jsonl", "simulstream.jsonl", "simulstream.yaml", "lock"),
     }
     records = (folder / "records.jsonl").read_text().splitlines()
     assert [json.loads(line)["index"] for line in records] == list(range(len(records)))

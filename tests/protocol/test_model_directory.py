@@ -1,6 +1,7 @@
 """The model directory: what may stand in it, and that it is usable at any instant."""
 
 import json
+import os
 import shlex
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from safetensors.torch import load_file
 
 import hmt
 from hmt.errors import UserError
-from hmt.files import drafting
+from hmt.files import drafting, replacing
 from hmt.models.directory import load_system, read_config
 from hmt.models.model import PRETRAINED
 from hmt.models.weights import unshared
@@ -111,14 +112,36 @@ def test_the_directory_is_usable_at_any_instant(
     assert set(seen) == {"none", "other"} and seen[-1] == "other"
 
 
-def test_a_model_is_as_public_as_its_place(tmp_path: Path) -> None:
-    """Planted: files as safetensors makes them, directories as mkdtemp does."""
-    tmp_path.chmod(0o755)
-    with drafting(tmp_path / "model", last="config.json") as draft:
-        save(draft, lively("wait-k"), word_tokenizer(list("abc")))
-    assert (tmp_path / "model").stat().st_mode & 0o777 == 0o755
-    modes = {file.name: file.stat().st_mode & 0o777 for file in (tmp_path / "model").iterdir()}
-    assert set(modes.values()) == {0o644} and len(modes) == 4
+@pytest.mark.parametrize("umask, directory, file", [(0o022, 0o755, 0o644), (0o077, 0o700, 0o600)])
+def test_a_model_is_as_public_as_the_umask_says(
+    tmp_path: Path, umask: int, directory: int, file: int
+) -> None:
+    """Planted: files as safetensors makes them, directories as mkdtemp does, both as their place.
+
+    Where everybody may make files, as in /tmp, not everybody may change these.
+    """
+    tmp_path.chmod(0o1777)
+    before = os.umask(umask)
+    try:
+        with drafting(tmp_path / "model", last="config.json") as draft:
+            save(draft, lively("wait-k"), word_tokenizer(list("abc")))
+    finally:
+        os.umask(before)
+    assert (tmp_path / "model").stat().st_mode & 0o777 == directory
+    modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "model").iterdir()}
+    assert set(modes.values()) == {file} and len(modes) == 4
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o444])
+def test_a_file_that_is_replaced_stays_as_private_as_it_was(tmp_path: Path, mode: int) -> None:
+    """Planted: the mode of the umask, before or after the file is written."""
+    path = tmp_path / "private"
+    path.write_text("old")
+    path.chmod(mode)
+    with replacing(path) as temporary:
+        assert temporary.stat().st_mode & 0o077 == 0
+        temporary.write_text("new")
+    assert path.read_text() == "new" and path.stat().st_mode & 0o777 == mode
 
 
 def test_a_draft_fills_an_empty_directory_and_leaves_nothing_if_it_fails(tmp_path: Path) -> None:

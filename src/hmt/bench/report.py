@@ -12,6 +12,7 @@ import torch
 
 from hmt.bench.setting import Row
 from hmt.errors import UserError
+from hmt.files import refuse_special
 from hmt.plain import json_object
 
 KNOWN = {"what", "value", "unit", "spread", "at_most", "at_least", "met"}
@@ -78,6 +79,7 @@ def earlier(path: Path | None) -> dict[str, Any]:
     if path is None:
         return {}
     try:
+        refuse_special(path)
         last = path.read_text(encoding="utf-8").strip().splitlines()[-1]
         return {row["what"]: row["value"] for row in json_object(last)["rows"]}
     except (OSError, ValueError, KeyError, IndexError, TypeError, UserError):

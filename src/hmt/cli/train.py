@@ -9,6 +9,7 @@ import typer
 
 from hmt.cli._app import app
 from hmt.cli._progress import training_bar
+from hmt.files import refuse_special
 
 logger = logging.getLogger(__name__)
 
@@ -44,6 +45,7 @@ def train(
     is_first = os.environ.get("RANK", "0") == "0"
     if not is_first:
         logging.getLogger().setLevel(logging.WARNING)
+    refuse_special(recipe)
     with training_bar(sys.stderr.isatty() and is_first) as report:
         result = run(load_recipe(recipe, overrides), report)
     if result.is_finished:

@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -20,6 +21,7 @@ from hmt.errors import UserError
 from hmt.evaluation.logs import write_log, write_simuleval_config
 from hmt.evaluation.points import add_point, read_points
 from hmt.evaluation.records import read_records, write_records
+from hmt.fast.int8 import tensors_in
 from hmt.files import append, locked, open_own, refuse_special, write_atomically
 from hmt.metrics.conventions import quality_conventions
 from hmt.metrics.instance import instance_of
@@ -27,7 +29,7 @@ from hmt.metrics.scores import STANDARD, Point, Scoring, score
 from hmt.models.model import Model
 from hmt.models.weights import unshared
 from hmt.streaming.record import Record
-from hmt.text.lines import open_lines, scan
+from hmt.text.lines import open_lines, scan, unchanged
 
 FORMAT = 1
 BUSY = "{} is being filled by another evaluation (process {{process}}): wait for it, stop it, or \
@@ -55,7 +57,8 @@ def read_parallel(source: str | Path, target: str | Path | None = None) -> Paral
             f"{first.path} has {first.lines} lines but {second.path} has {second.lines}; "
             "line n of one must be the translation of line n of the other."
         )
-    sides = [tuple(_lines(file.path)) for file in files]
+    with unchanged(files):
+        sides = [tuple(_lines(file.path)) for file in files]
     checksum = " ".join(file.sha256 for file in files)
     return ParallelText(sides[0], sides[1] if target is not None else None, checksum)
 
@@ -89,12 +92,20 @@ def evaluate(
     for n, chosen in enumerate(knobs):
         report = partial(progress, f"{n + 1}/{len(knobs)}")
         folder = setting_folder(output, asdict(chosen))
-        # other settings may be measured meanwhile, by other processes
-        with locked(folder / "lock", BUSY.format(folder)):
+        with alone_in(folder):
             records = _measured(model, test, asdict(chosen), batch, folder, report)
             report(len(records), len(test.sources))
             points.append(_point(output, records, asdict(chosen), scoring))
     return points
+
+
+@contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """Hold the folder of one setting; others may be measured meanwhile, by other processes."""
+    if folder.is_symlink():
+        raise UserError(f"{folder} is a symbolic link, which is not followed; remove it.")
+    with locked(folder / "lock", BUSY.format(folder)):
+        yield
 
 
 def _measured(
@@ -142,9 +153,10 @@ def fingerprint(model: Model) -> str:
     """A checksum of a model's weights and configuration; two copies of a model have the same."""
     config = json.dumps(model.config.config, sort_keys=True)
     digest = hashlib.sha256(config.encode())
-    for name, tensor in sorted(unshared(model.system).items()):
+    for name, entry in sorted(unshared(model.system).items()):
         digest.update(name.encode())
-        digest.update(tensor.detach().float().cpu().contiguous().numpy().tobytes())
+        for tensor in tensors_in(entry):
+            digest.update(tensor.float().cpu().contiguous().numpy().tobytes())
     return digest.hexdigest()
 
 

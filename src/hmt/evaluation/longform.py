@@ -15,7 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from hmt.errors import UserError
-from hmt.evaluation.evaluate import ParallelText, Progress, claim, evaluate, setting_folder
+from hmt.evaluation.evaluate import (
+    ParallelText,
+    Progress,
+    alone_in,
+    claim,
+    evaluate,
+    setting_folder,
+)
 from hmt.evaluation.longform_logs import write_logs, write_segments
 from hmt.evaluation.points import add_point
 from hmt.evaluation.records import numbered_lines, read_records, write_records
@@ -64,8 +71,9 @@ def evaluate_longform(
         plain = asdict(chosen)
         report = partial(progress, f"talks {n}/{len(knobs)}")
         folder = setting_folder(output, {**plain, "text": form.text})
-        helds = _hold_all(model, texts, plain, folder, report)
-        point = _point(folder, texts, helds, scoring)
+        with alone_in(folder):
+            helds = _hold_all(model, texts, plain, folder, report)
+            point = _point(folder, texts, helds, scoring)
         point["settings"] = {**plain, "text": form.text}
         point["sentence_by_sentence"] = {
             text: _sentences(model, test, output, plain, text, form, batch, scoring, progress)
@@ -84,7 +92,6 @@ def _hold_all(
     report: Callable[[int, int], None],
 ) -> list[Held]:
     """All talks in order. Each is on disk when it is over; those of an earlier run are kept."""
-    folder.mkdir(exist_ok=True)
     helds = _kept(folder / "talks.jsonl", texts)
     records = _records_of(folder / "records.jsonl", helds)
     total = sum(len(script.words) for script in texts)

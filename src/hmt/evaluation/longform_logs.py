@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hmt.evaluation.talks import Held, Script
+from hmt.files import write_atomically
 from hmt.metrics.longform import Segment, Talk
 
 
@@ -48,8 +49,7 @@ def write_segments(path: Path, segments: Sequence[Segment]) -> None:
 
 
 def _write(path: Path, lines: Iterable[str]) -> None:
-    with path.open("w", encoding="utf-8") as file:
-        file.writelines(line + "\n" for line in lines)
+    write_atomically(path, "".join(line + "\n" for line in lines))
 
 
 def _segments(script: Script) -> Iterator[str]:

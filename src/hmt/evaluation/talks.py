@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hmt.errors import UserError
+from hmt.files import refuse_special
 from hmt.models.model import Model
 from hmt.plain import from_plain, json_object
 from hmt.streaming.events import Ended, Event, Written
@@ -34,6 +35,7 @@ def read_talks(path: Path, lines: int) -> list[int]:
 
     Neighbours with equal names are one talk; "docid=3,segid=7" names the talk 3.
     """
+    refuse_special(path)
     try:
         names = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:

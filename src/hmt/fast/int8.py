@@ -4,7 +4,8 @@ Shapes: N rows, D width, V vocabulary.
 """
 
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -50,3 +51,12 @@ def quantise(transformers: Iterable[nn.Module], change: Change = in_eight_bits) 
         table = transformer.get_submodule("output")
         assert isinstance(table, nn.Linear)
         transformer.output = QuantisedOutput(table, change)
+
+
+def tensors_in(entry: Any) -> Iterator[Tensor]:
+    """The numbers of one entry of a state; in eight bits, a layer's weight and bias are a pair."""
+    if isinstance(entry, tuple):
+        for part in entry:
+            yield from tensors_in(part)
+    elif isinstance(entry, Tensor):
+        yield entry.detach().dequantize() if entry.is_quantized else entry.detach()

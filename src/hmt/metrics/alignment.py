@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from hmt.errors import UserError
+from hmt.files import refuse_special
 from hmt.metrics.latency import latency
 from hmt.text.tokenizer import Tokenizer
 
@@ -31,6 +32,7 @@ def read_alignments(
     path: Path, sources: Sequence[str], targets: Sequence[str], base: int | None = None
 ) -> list[Alignment]:
     """The alignment of every pair; without a base it is 0 if any index is 0, else 1."""
+    refuse_special(path)
     try:
         text = path.read_text(encoding="utf-8-sig")
     except OSError as error:

@@ -47,6 +47,7 @@ class Model:
                     "do not belong together; put back the tokenizer the model was trained with."
                 )
         self.system = of_some_type(system.eval())
+        self._size = count_parameters(system)
         self.tokenizers = tokenizers
         self.source_tokenizer, self.target_tokenizer = tokenizers
         self.config = config or describe(system)
@@ -56,8 +57,7 @@ class Model:
         """System, languages, size and settings on one line."""
         languages = "-".join(self.config.languages) if self.config.languages else "no languages"
         knobs = ", ".join(f"{name}={value}" for name, value in vars(self.knobs()).items())
-        size = count_parameters(self.system)
-        return f"<Model: {self.config.system}, {languages}, {size:,} parameters; {knobs}>"
+        return f"<Model: {self.config.system}, {languages}, {self._size:,} parameters; {knobs}>"
 
     def knobs(self, **chosen: Any) -> Any:
         """Inference settings: the model's defaults, some of them replaced."""
@@ -162,12 +162,13 @@ def load(
         directory = fetch(str(path))
     system, config = load_system(directory, trust)
     system.to(place)
-    if int8:
+    source, target = open_tokenizers(directory)
+    model = Model(system, (CapitalsReader(source.backend), target), config)
+    if int8:  # counted before: in eight bits some weights are there twice
         quantise(system.parts)
     elif place.type == "cpu":
         make_ready(system)
-    source, target = open_tokenizers(directory)
-    return Model(system, (CapitalsReader(source.backend), target), config)
+    return model
 
 
 def _device(name: str) -> torch.device:

@@ -157,11 +157,7 @@ class Files:
         path = self._folder / f"{self._stem}.{kind}"
         try:
             is_new = not path.exists()
-            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-            try:
-                os.write(handle, ((header if is_new else "") + text).encode())
-            finally:
-                os.close(handle)
+            _write(path, os.O_APPEND, (header if is_new else "") + text)
         except OSError as error:
             self._complain(path, error)
 
@@ -170,7 +166,7 @@ class Files:
         path = self._folder / f"{self._stem}.current.txt"
         draft = path.with_suffix(".new")
         try:
-            draft.write_text(text, encoding="utf-8")
+            _write(draft, os.O_TRUNC, text)
             draft.replace(path)
         except OSError as error:
             self._complain(path, error)
@@ -181,3 +177,13 @@ class Files:
         if not self._has_failed:
             self._has_failed = True
             logger.error("%s cannot be written: %s.", path, error.strerror)
+
+
+def _write(path: Path, flags: int, text: str) -> None:
+    """Write at once; not through somebody's link, and never waiting for the reader of a pipe."""
+    flags |= os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
+    handle = os.open(path, flags, 0o644)
+    try:
+        os.write(handle, text.encode())
+    finally:
+        os.close(handle)

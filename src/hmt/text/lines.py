@@ -5,6 +5,7 @@ import gzip
 import hashlib
 import zlib
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, cast
@@ -24,6 +25,7 @@ class TextFile:
     path: Path
     lines: int
     sha256: str
+    stamp: tuple[int, ...]  # what changes if somebody writes to it
 
 
 def scan(path: Path) -> TextFile:
@@ -32,6 +34,7 @@ def scan(path: Path) -> TextFile:
     digest = hashlib.sha256()
     lines, last, size, begun = 0, b"\n", 0, 0
     try:
+        stamp = _stamp(path)
         with open_lines(path) as file:
             while block := file.read(BLOCK):
                 digest.update(block)
@@ -55,7 +58,37 @@ def scan(path: Path) -> TextFile:
     lines += not last.endswith(b"\n")
     if lines == 0:
         raise UserError(f"{path} is empty; it must hold one sentence per line.")
-    return TextFile(path, lines, digest.hexdigest())
+    return TextFile(path, lines, digest.hexdigest(), stamp)
+
+
+def _stamp(path: Path) -> tuple[int, ...]:
+    found = path.stat()
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+@contextmanager
+def unchanged(files: Iterable[TextFile]) -> Iterator[None]:
+    """Refuse to work on files that somebody writes to meanwhile, however the work ended."""
+    files = list(files)
+    try:
+        yield
+    except Exception:  # half a line, or half a character, makes anything stumble
+        _refuse_changed(files)
+        raise
+    _refuse_changed(files)
+
+
+def _refuse_changed(files: Iterable[TextFile]) -> None:
+    for file in files:
+        try:
+            is_same = _stamp(file.path) == file.stamp
+        except OSError:
+            is_same = False
+        if not is_same:
+            raise UserError(
+                f"{file.path} was changed while it was being read; repeat the command when it is "
+                "complete."
+            )
 
 
 def _check_line(path: Path, number: int, begun: int, block: bytes) -> int:

@@ -30,7 +30,7 @@ from hmt.text.corpus import (
 )
 from hmt.text.encoder import Block, Encoder, SplitReport, encode_all
 from hmt.text.language_pair import SIDES, Tokenizers, files_of
-from hmt.text.lines import Sample, TextFile, open_lines, scan
+from hmt.text.lines import Sample, TextFile, open_lines, scan, unchanged
 from hmt.text.tokenizer import Tokenizer, train_bpe, train_words
 
 VOCABULARIES = ("joint-bpe", "bpe", "words", "given")
@@ -115,7 +115,8 @@ def _make(
 ) -> Report:
     """Fill a directory beside `output`, which takes its place once it is complete."""
     try:
-        with drafting(output, last=DATA_FILE) as draft:
+        text = chain.from_iterable(files.values())
+        with drafting(output, last=DATA_FILE) as draft, unchanged(text):
             learned = abandonable(partial(_make_tokenizers, settings, files["train"], progress))
             return _write(settings, files, request, learned, draft, progress)
     except OSError as error:

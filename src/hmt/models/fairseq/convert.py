@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor
 
 from hmt.errors import UserError
-from hmt.files import drafting, refuse_occupied
+from hmt.files import drafting, refuse_occupied, refuse_special
 from hmt.models.directory import CONFIG, LANGUAGE, Card, ModelConfig, describe, write_model
 from hmt.models.fairseq.checkpoint import Checkpoint, read_checkpoint
 from hmt.models.fairseq.weights import Weights, check_supported, transformer
@@ -101,6 +101,7 @@ def selection(rows: Tensor) -> Tensor:
 def read_dictionary(path: Path) -> list[str]:
     """Symbols of a fairseq dictionary file in order; its four special ones are implied. (V - 4,)"""
     symbols = []
+    refuse_special(path)
     try:
         with path.open(encoding="utf-8") as file:
             for number, line in enumerate(file, 1):
@@ -126,6 +127,7 @@ def make_tokenizers(dictionaries: tuple[list[str], list[str]], codes: Path | Non
     """Word vocabularies, or pieces by subword-nmt's codes; one object if both sides are equal."""
     lines: list[str] | None = None
     if codes is not None:
+        refuse_special(codes)
         try:
             lines = codes.read_text(encoding="utf-8").split("\n")
         except (OSError, UnicodeDecodeError) as error:
