@@ -47,7 +47,7 @@ class Model:
                     "do not belong together; put back the tokenizer the model was trained with."
                 )
         self.system = of_some_type(system.eval())
-        self._size = count_parameters(system)
+        self._size = count_parameters(self.system)
         self.tokenizers = tokenizers
         self.source_tokenizer, self.target_tokenizer = tokenizers
         self.config = config or describe(system)
