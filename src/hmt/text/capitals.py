@@ -31,7 +31,8 @@ class CapitalsReader(Tokenizer):
         for word, forms in capitals.items():
             letters = sum(map(str.isalpha, word))
             marks = len(word) - letters
-            best = min((known[form] for form in forms), key=_cost)
+            # among equals the form whose rarest piece is more frequent: Zeit, but ich
+            best = min((known[form] for form in forms), key=lambda ids: (_cost(ids), max(ids)))
             pieces = max(1, _cost(best) - marks)
             is_known = pieces == 1 or (letters > SHORT and pieces * LETTERS_PER_PIECE <= letters)
             if is_known and _cost(best) < _cost(ids[word]):
@@ -44,7 +45,7 @@ def _is_capitals(word: str) -> bool:
 
 
 def _ordinary(word: str) -> list[str]:
-    """The ways to write a word without shouting; the first is preferred among equals."""
+    """The ways to write a word without shouting."""
     has_capital = sum(map(str.isalpha, word)) >= CAPITALISED_FROM
     return [word.lower(), *([word.capitalize()] if has_capital else [])]
 
