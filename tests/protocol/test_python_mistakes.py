@@ -74,7 +74,7 @@ def test_a_device_that_is_not_there(device: Any, monkeypatch: pytest.MonkeyPatch
 
 def test_nothing_before_the_first_token_unless_it_was_trained(model: Model, tmp_path: Path) -> None:
     for lower in (0, -3):
-        with pytest.raises(UserError, match="trained with 1 to 8; give 1 or more"):
+        with pytest.raises(UserError, match=r"trained with 1 to \d+; give 1 or more"):
             model.session(lower=lower)
         with pytest.raises(UserError, match="give 1 or more"):
             model.translate(["Hallo."], lower=lower)
