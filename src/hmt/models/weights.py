@@ -14,11 +14,10 @@ from typing import Any
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
-from torch import Tensor
+from torch import Tensor, nn
 
 from hmt.errors import UserError
 from hmt.files import refuse_special, replacing
-from hmt.systems.contract import System
 
 Tensors = dict[str, Tensor]
 Shapes = Mapping[str, tuple[int, ...]]
@@ -26,7 +25,7 @@ DIGEST = "sha256"  # key of the header
 RESTORE = "(restore it from a copy; if it is one of several snapshots, remove it)."
 
 
-def unshared(system: System) -> Tensors:
+def unshared(system: nn.Module) -> Tensors:
     """Tensors of a system by name; one that has several names (tied embeddings) appears once."""
     seen: set[int] = set()
     kept = {}
@@ -37,7 +36,7 @@ def unshared(system: System) -> Tensors:
     return kept
 
 
-def count_parameters(system: System) -> int:
+def count_parameters(system: nn.Module) -> int:
     """How many numbers a system's weights are."""
     return sum(tensor.numel() for tensor in unshared(system).values())
 
@@ -108,7 +107,7 @@ def not_finite(tensors: Tensors) -> str | None:
     return None
 
 
-def take_over(system: System, tensors: Tensors) -> tuple[list[str], list[str]]:
+def take_over(system: nn.Module, tensors: Tensors) -> tuple[list[str], list[str]]:
     """Copy tensors into a system by name. -> names that stay as they were, names without a place"""
     own = unshared(system)
     shared = [name for name in own if name in tensors]
@@ -123,7 +122,7 @@ def take_over(system: System, tensors: Tensors) -> tuple[list[str], list[str]]:
     return [n for n in own if n not in tensors], [n for n in tensors if n not in own]
 
 
-def check_fit(system: System, shapes: Shapes, where: str) -> None:
+def check_fit(system: nn.Module, shapes: Shapes, where: str) -> None:
     """Refuse names and shapes that are not exactly a system's own."""
     own = unshared(system)
     try:
@@ -146,7 +145,7 @@ def _check_shapes(own: Tensors, shapes: Shapes) -> None:
             )
 
 
-def fill(system: System, tensors: Tensors, where: str) -> None:
+def fill(system: nn.Module, tensors: Tensors, where: str) -> None:
     """Copy all of a system's weights in; names and shapes must be exactly its own."""
     check_fit(system, {name: tuple(tensor.shape) for name, tensor in tensors.items()}, where)
     try:

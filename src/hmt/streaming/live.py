@@ -114,7 +114,7 @@ class Live:
     # ---- the loop's two calls
 
     def feed(self) -> Stream | None:
-        """Give the model what was heard; return the stream to advance, or None if it can wait."""
+        """Give the model what was heard; return the stream to advance, None if there is none."""
         goes_on, self._goes_on = self._goes_on, False
         while self._heard and not (self.sentence is not None and self.sentence.end_reason):
             item = self._heard.popleft()

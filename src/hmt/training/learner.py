@@ -74,7 +74,7 @@ def build_system(model: Model, data: RunData) -> System:
 def composed(model: Model, data: RunData) -> System:
     """The recipe's system made of trained ones, which must share the data's vocabulary.
 
-    Models with their own code are trusted if the recipe names a system outside hmt itself.
+    Models with their own code are trusted if the recipe itself names a system outside hmt.
     """
     folders = [Path(name) for name in model.models]
     for folder in folders:
