@@ -290,6 +290,27 @@ def test_the_model_that_ships_is_the_default(hmt: Call, tmp_path: Path) -> None:
     assert "pretrained" in hmt("info").out
 
 
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        (
+            "explain Ich habe keine Zeit",
+            "hmt: Got unexpected extra argument(s) (keine Zeit); what contains spaces needs "
+            "quotation marks; see `hmt explain --help`.\n",
+        ),
+        (
+            "translat",
+            "hmt: No such command 'translat'. Did you mean 'translate', 'train'? "
+            "See `hmt --help`.\n",
+        ),
+    ],
+)
+def test_slips_of_a_first_day_are_answered(line: str, sentence: str, hmt: Call) -> None:
+    """Planted: "'train'?; see"; nothing about quotation marks."""
+    answer = hmt(*line.split())
+    assert answer.code == 2 and answer.err == sentence
+
+
 def test_the_demo_translates_what_it_is_given(hmt: Call) -> None:
     answer = hmt("demo", given="Guten Morgen\n\n  Wo ist der Bahnhof?\n")
     assert answer.code == 0 and answer.err == ""

@@ -422,7 +422,10 @@ def test_report_escapes_what_sentences_hold(place: Place, tmp_path: Path) -> Non
     write_markdown(report, tmp_path / "r.md")
     page = (tmp_path / "r.html").read_text()
     assert not re.search(r"<(b|i|u|script)>", page)
-    assert r"| a\|b |" in (tmp_path / "r.md").read_text()
+    markdown = (tmp_path / "r.md").read_text()
+    assert r"| a\|b |" in markdown
+    # within HTML, Markdown is not read: backticks would be shown as they are
+    assert "<summary><code>hmt paper x</code>: " in markdown
 
 
 def test_a_process_of_its_own_ends_with_its_code(tmp_path: Path) -> None:

@@ -177,4 +177,7 @@ def _usage(error: typer.TyperException) -> str:
     """One sentence, with the command whose help says more."""
     context = getattr(error, "ctx", None)
     command = context.command_path if context else "hmt"
-    return f"{error.format_message().rstrip('.')}; see `{command} --help`."
+    said = error.format_message().rstrip(".")
+    if "extra argument" in said:
+        said += "; what contains spaces needs quotation marks"
+    return f"{said}{' See' if said.endswith('?') else '; see'} `{command} --help`."
