@@ -50,7 +50,8 @@ class Comparison:
         """HMT and the two that came nearest to it with the first seed."""
         tested = {t["first"]: t["difference"] for t in self.tests(place) if "difference" in t}
         nearest = sorted(tested, key=lambda label: tested[label])[:2]
-        usual = [r.label for r in self.rivals[1:] if not r.variant_of and r.label != "full"]
+        # a system whose latency cannot be swept has no curve to repeat
+        usual = [r.label for r in self.rivals[1:] if not r.variant_of and r.models[0].sweep]
         return (self.rivals[0].label, *(nearest if len(nearest) == 2 else usual[:2]))
 
     def _test(self, place: Place, rival: Rival, evaluated: Sequence[Step], seed: int) -> Step:
