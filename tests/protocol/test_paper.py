@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -290,7 +291,8 @@ def test_interrupt_reaches_the_running_step_and_loses_nothing(place: Place, tmp_
     words += ["--report", str(tmp_path / "report.md")]
     journal, log = place.runs / "hmt" / "log.jsonl", place.output / "logs" / "train-hmt.log"
 
-    first = subprocess.Popen(words, stderr=subprocess.DEVNULL)
+    hears = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # also if the tests do not
+    first = subprocess.Popen(words, stderr=subprocess.DEVNULL, preexec_fn=hears)
     wait_until(lambda: journal.exists() and journal.stat().st_size > 0, first)
     first.send_signal(signal.SIGINT)
     assert first.wait(PATIENCE_SECONDS) == 130
