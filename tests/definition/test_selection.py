@@ -11,6 +11,7 @@ from lively import lively_hmt
 from naive_hmt import naive_pass
 from sacrebleu.metrics.bleu import BLEU
 
+from hmt.analysis.bars import speed_figure
 from hmt.analysis.cases import choose, refusals
 from hmt.analysis.curves import Axes, Curve, CurvePoint, by_setting, read_curve
 from hmt.analysis.rivals import Named, difference, in_words
@@ -288,3 +289,15 @@ def test_speed_table_has_the_rows_of_the_paper(monkeypatch: pytest.MonkeyPatch) 
     assert rows["mma"]["parameters"] > rows["full"]["parameters"]
     assert all(row["seconds_per_batch"] > 0 < row["seconds_per_token"] for row in rows.values())
     assert rows["gsimt"]["rows_per_token"] > rows["hmt L=9 K=8"]["rows_per_token"] > 1
+
+
+def test_speed_is_drawn_as_multiples_of_the_first_system() -> None:
+    times = (("full", 0.5, 0.01), ("hmt", 1.0, 0.03))
+    rows = [
+        dict(zip(("system", "seconds_per_batch", "seconds_per_token"), t, strict=True))
+        for t in times
+    ]
+    (panel,) = speed_figure(rows).axes
+    drawn = [round(bar.get_width(), 6) for bar in panel.patches]
+    assert drawn == [1.0, 2.0, 1.0, 3.0], "training of both, then live tokens"
+    assert [label.get_text() for label in panel.get_yticklabels()] == ["full", "hmt"]

@@ -126,7 +126,7 @@ def _following() -> Callable[[], None] | None:
         return None
     # loaded here: between fork and exec as little as possible may happen
     prctl = ctypes.CDLL(None).prctl
-    return lambda: prctl(PR_SET_PDEATHSIG, int(signal.SIGINT)) and None
+    return lambda: prctl(PR_SET_PDEATHSIG, int(signal.SIGTERM)) and None
 
 
 def in_a_process(command: Sequence[str], log: Path, tick: Callable[[], None]) -> int:
@@ -147,6 +147,6 @@ def in_a_process(command: Sequence[str], log: Path, tick: Callable[[], None]) ->
                 except subprocess.TimeoutExpired:
                     tick()
         except KeyboardInterrupt:
-            process.send_signal(signal.SIGINT)
+            process.terminate()  # what runs in the background may be deaf to Ctrl-C
             process.wait()
             raise

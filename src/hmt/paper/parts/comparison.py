@@ -50,7 +50,8 @@ class Comparison:
         """HMT and the two that came nearest to it with the first seed."""
         tested = {t["first"]: t["difference"] for t in self.tests(place) if "difference" in t}
         nearest = sorted(tested, key=lambda label: tested[label])[:2]
-        usual = [r.label for r in self.rivals[1:] if not r.variant_of and r.label != "full"]
+        # a system whose latency cannot be swept has no curve to repeat
+        usual = [r.label for r in self.rivals[1:] if not r.variant_of and r.models[0].sweep]
         return (self.rivals[0].label, *(nearest if len(nearest) == 2 else usual[:2]))
 
     def _test(self, place: Place, rival: Rival, evaluated: Sequence[Step], seed: int) -> Step:
@@ -145,13 +146,17 @@ class Comparison:
         if not tests:
             return f"{claim}; {said_of(curves, own)}."
         sides = sides_of(tests)
+        apart = sides.pop("never beside")
         said = [f"{side} {', '.join(names)}" for side, names in sides.items() if names]
         agrees = sides["above"] and not sides["below"] and not sides["level with"]
         start = "As in the paper" if agrees else claim
         joint = ", " if agrees else "; here "
+        clauses = [f"where they share AL, HMT is {', '.join(said)}"] if said else []
+        clauses += [f"{', '.join(apart)} never have its AL"] if apart else []
         untested = {r.label for r in self.rivals[1:]} - {t["first"] for t in tests}
-        rest = f"; {len(untested)} of {len(self.rivals) - 1} others are not tested yet"
-        return f"{start}{joint}HMT is {', '.join(said)} where they share AL{rest * bool(untested)}."
+        count = f"{len(untested)} of {len(self.rivals) - 1}"
+        clauses += [f"{count} others are not tested yet"] if untested else []
+        return f"{start}{joint}{'; '.join(clauses)}."
 
 
 def _means(model: Trained, place: Place, axes: Axes) -> list[CurvePoint]:

@@ -60,7 +60,7 @@ def time_core(place: Place) -> list[Step]:
 
 def time_section(place: Place) -> Section:
     """The figure at equal time; both budgets side by side."""
-    if all(rival.label == "hmt" for rival in TIME.rivals if rival.results(place)):
+    if not any(rival.results(place) for rival in TIME.rivals[1:]):
         verdict = f"{CLAIM}; no other system has been given the time that HMT takes yet."
         return Section((), verdict, TIME.missing(place))
     blocks = TIME.blocks(place, CAPTION.format("equal processor time from one start"))
