@@ -103,7 +103,7 @@ def test_who_never_asks_is_hung_up_on(model: Model) -> None:
             assert await talk.finish(), "whoever speaks stays"
 
     with serving(model) as server:
-        server.server._doorkeeper = Doorkeeper(1.0)  # type: ignore[attr-defined]
+        server.server._doorkeeper = Doorkeeper(1.0)
         asyncio.run(run(server))
 
 
