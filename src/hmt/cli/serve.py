@@ -81,8 +81,8 @@ def serve(
     from hmt.server.settings import Limits, Settings
 
     limits = Limits(places, delay_ms, per_address=per_address, idle_seconds=idle_seconds)
-    limits = replace(limits, words_per_second=words_per_second).changed(limit)
     limits = replace(limits, listeners_per_address=listeners_per_address)
+    limits = replace(limits, words_per_second=words_per_second).changed(limit)
     settings = Settings(
         host=host,
         port=port,
