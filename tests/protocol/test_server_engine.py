@@ -46,12 +46,17 @@ class Stage:
         parts = [output for output in self.heard[channel] if isinstance(output, Text)]
         return "".join(event.text for part in parts for event in part.events)
 
+    def step(self) -> None:
+        batch: Any = []
+        self.conductor._step(batch)
+        self._take(batch)
+
     def run(self, *until: Channel) -> int:
         """Rounds until these channels have come to their mark."""
         for rounds in range(20_000):
             if all(any(isinstance(o, Mark) for o in self.heard[channel]) for channel in until):
                 return rounds
-            self.conductor._step()
+            self.step()
         raise AssertionError("never done")
 
 
@@ -74,7 +79,7 @@ def test_a_long_paste_delays_others_by_at_most_two_rounds(model: Model) -> None:
     paste, other = stage.open(), stage.open()
     say(paste, draw(2, 10_000))
     for _ in range(20):
-        stage.conductor._step()
+        stage.step()
     say(other, draw(1, 8))
     assert stage.run(other) <= expected + 2
     assert stage.text(other) == alone.text(channel)
@@ -88,12 +93,12 @@ def test_text_to_translate_waits_for_who_is_live(model: Model) -> None:
     batch = [stage.open(is_live=False) for _ in range(12)]
     for channel in (*live, *batch):
         say(channel, draw(3, 8))
-    stage.conductor._step()
+    stage.step()
     for _ in range(3):
         chosen = stage.conductor._chosen()
         assert set(live) <= set(chosen)
         assert sum(not channel.is_live for channel in chosen) <= 2
-        stage.conductor._step()
+        stage.step()
     stage.run(*live, *batch)
     assert len({stage.text(channel) for channel in (*live, *batch)}) == 1
 
@@ -105,12 +110,12 @@ def test_slots_grow_and_come_back(model: Model) -> None:
     for channel in channels:
         channel.put([Word(word, None, 0.0) for word in ("nolu", "ka", "besi")])
     for _ in range(20):
-        stage.conductor._step()
+        stage.step()
     engine = stage.conductor.engine
     assert engine.slots == 8 * FIRST_SLOTS
     for channel in channels:
         stage.conductor.close(channel)
-    stage.conductor._step()
+    stage.step()
     stage.conductor._tidy()
     assert engine.slots == len(engine.free) == FIRST_SLOTS
     assert not stage.conductor._channels
@@ -147,6 +152,32 @@ def test_a_fault_ends_one_session_and_no_other(model: Model, monkeypatch: Any) -
         if n != 3:
             assert stage.text(channel) == piped(model, words[n])
     assert channels[3] not in stage.conductor._channels
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_the_engine_s_thread_survives_a_failure_and_gives_up_after_many(
+    model: Model, monkeypatch: Any
+) -> None:
+    """Planted bugs: the thread dies of the first one; the text of that round is lost."""
+    stage = Stage(model)
+    conductor, tidy, failures = stage.conductor, stage.conductor._tidy, [1, 0, 1, 1, 0]
+
+    def fails_at_times() -> None:
+        if failures and failures.pop():
+            raise MemoryError("planted")
+        tidy()
+
+    monkeypatch.setattr(conductor, "_tidy", fails_at_times)
+    monkeypatch.setattr("hmt.server.conductor.TIDY_SECONDS", 0.0)
+    channel = stage.open()
+    say(channel, draw(1, 12))
+    conductor.start()
+    heard = stage.heard[channel]
+    assert eventually(lambda: any(isinstance(output, Mark) for output in heard))
+    assert stage.text(channel) == piped(model, draw(1, 12))
+    assert eventually(lambda: not failures) and conductor.is_alive
+    monkeypatch.setattr(conductor, "_tidy", lambda: [][0])
+    assert eventually(lambda: not conductor.is_alive)
 
 
 def test_a_reader_that_does_not_read_costs_nobody_anything(model: Model) -> None:

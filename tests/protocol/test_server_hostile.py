@@ -103,7 +103,7 @@ def test_who_never_asks_is_hung_up_on(model: Model) -> None:
             assert await talk.finish(), "whoever speaks stays"
 
     with serving(model) as server:
-        server.server._doorkeeper = Doorkeeper(1.0)  # type: ignore[attr-defined]
+        server.server._doorkeeper = Doorkeeper(1.0)
         asyncio.run(run(server))
 
 
@@ -219,6 +219,8 @@ def test_sessions_without_words_are_given_up_before_others(model: Model) -> None
                 stranger.websocket.transport.abort()
             while any(session.lost_at is None for session in server.service.sessions):
                 await asyncio.sleep(0.01)
+        figures = server.service.measure().decode()
+        assert 'hmt_sessions{model="xx-yy"} 0.0' in figures and "hmt_lost_sessions 3.0" in figures
         async with talking(server, "resume=1") as talk:
             await talk.send("session.resume", hmt={"token": token})
             assert (await talk.until("session.resumed"))["hmt"] == {"how": "kept", "seq": 1}

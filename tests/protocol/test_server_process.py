@@ -122,6 +122,27 @@ def test_a_server_that_is_told_to_go_lets_sentences_end(folder: Path, model: Mod
         assert running.popen.wait(timeout=90) in (0, -signal.SIGTERM)
 
 
+def test_what_strangers_send_does_not_fill_the_log(folder: Path) -> None:
+    """Planted bug: a line for each request that is none, a traceback for each wrong letter."""
+
+    async def run(running: Process) -> None:
+        for _ in range(3):
+            reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
+            writer.write(b"\x16\x03\x01 no request\r\n\r\n")
+            assert b"400" in await reader.readline()
+            writer.close()
+            async with connect(running.url) as websocket:
+                await websocket.send(b"\xff\xfe", text=True)
+                assert await Talk(websocket).code() == 1007
+
+    with process(folder) as running:
+        asyncio.run(run(running))
+        running.popen.send_signal(signal.SIGTERM)
+        assert running.popen.stderr is not None
+        said = running.popen.stderr.read()
+    assert [line for line in said.splitlines() if not line.startswith("Going away")] == []
+
+
 def test_a_port_that_is_taken_is_one_sentence(folder: Path) -> None:
     """Planted bug: uvicorn's own exit, without a word of what to do."""
     with socket.create_server(("127.0.0.1", 0)) as taken:

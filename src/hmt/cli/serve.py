@@ -1,6 +1,7 @@
 """`hmt serve`: live translation over WebSocket, with a page, rooms and captions."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -79,14 +80,9 @@ def serve(
     from hmt.server.running import run
     from hmt.server.settings import Limits, Settings
 
-    limits = Limits(
-        places=places,
-        per_address=per_address,
-        listeners_per_address=listeners_per_address,
-        delay_ms=delay_ms,
-        words_per_second=words_per_second,
-        idle_seconds=idle_seconds,
-    ).changed(limit)
+    limits = Limits(places, delay_ms, per_address=per_address, idle_seconds=idle_seconds)
+    limits = replace(limits, listeners_per_address=listeners_per_address)
+    limits = replace(limits, words_per_second=words_per_second).changed(limit)
     settings = Settings(
         host=host,
         port=port,

@@ -26,6 +26,7 @@ BATCH_ALONE = 16
 WINDOW_SECONDS = 10.0  # of the delays that decide on admission
 TIDY_SECONDS = 5.0
 MANY = 30  # channels from which waiting for company pays
+MOST_FAILURES = 3  # of the thread in a row, after which it gives up
 LONG = 256  # rows of a slot that are worth giving back
 
 Batch = list[tuple[Channel, list[Output]]]
@@ -130,23 +131,44 @@ class Conductor:
     # ---- the thread
 
     def _run(self) -> None:
+        failures = 0
         while not self._is_stopping:
-            if not self._due and not self._arrivals:
-                self._signal.wait(TIDY_SECONDS)
-                self._tidy()
-            self._signal.clear()
-            if self._gather and len(self._channels) > MANY:
-                time.sleep(self._gather)
-            self._step()
+            try:
+                self._turn()
+                failures = 0
+            except Exception:
+                failures += 1
+                if failures > MOST_FAILURES:
+                    raise  # and the server is neither ready nor alive any more
+                logger.exception("The engine failed; all open sentences are read again.")
+                self.observer.fault()
+                batch: Batch = []
+                self._recover(batch)
+                self._deliver(batch)
 
-    def _step(self) -> None:
+    def _turn(self) -> None:
+        if not self._due and not self._arrivals:
+            self._signal.wait(TIDY_SECONDS)
+            self._tidy()
+        self._signal.clear()
+        if self._gather and len(self._channels) > MANY:
+            time.sleep(self._gather)
+        batch: Batch = []
+        try:
+            self._step(batch)
+        finally:  # what was written stays written
+            if batch:
+                self._deliver(batch)
+        if time.monotonic() - self._tidied_at > TIDY_SECONDS:
+            self._tidy()
+
+    def _step(self, batch: Batch) -> None:
         """One round: a word for everybody, a pass for all, and what came of it."""
         start = time.monotonic()
         while self._arrivals:
             channel = self._arrivals.popleft()
             if not channel.has_left:
                 self._due[channel] = self._channels[channel] = None
-        batch: Batch = []
         running = list(self._prepared(self._chosen(), batch))
         if running:
             self._advance(running, batch)
@@ -159,10 +181,6 @@ class Conductor:
                     self._delays.append((now, now - arrived))
             while self._delays and self._delays[0][0] < now - WINDOW_SECONDS:
                 self._delays.popleft()
-            if now - self._tidied_at > TIDY_SECONDS:
-                self._tidy()
-        if batch:
-            self._deliver(batch)
 
     def _chosen(self) -> list[Channel]:
         """Everybody live, and of the others as many as do not make them wait."""

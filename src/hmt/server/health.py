@@ -8,7 +8,10 @@ from hmt.server.models import Served
 
 
 async def live(request: Request) -> Response:
-    """The process answers."""
+    """The process answers and its engines run; 503 if it is best started again."""
+    stopped = service_of(request).stopped_engines()
+    if stopped:
+        return PlainTextResponse(f"The engine of {', '.join(stopped)} has stopped.\n", 503)
     return PlainTextResponse("alive\n")
 
 

@@ -16,6 +16,9 @@ class Metrics:
         self.registry = CollectorRegistry()
         own = self.registry
         self.sessions = Gauge("hmt_sessions", "Live sessions.", ["model"], registry=own)
+        self.lost = Gauge(
+            "hmt_lost_sessions", "Sessions whose clients may come back.", registry=own
+        )
         self.listeners = Gauge("hmt_listeners", "Listeners of rooms.", registry=own)
         self.slots = Gauge("hmt_slots", "Slots of the engines.", ["state"], registry=own)
         self.cache_bytes = Gauge("hmt_cache_bytes", "Memory of the slots.", registry=own)

@@ -63,6 +63,11 @@ class Server(uvicorn.Server):
         self.should_exit = True
 
 
+def _is_ours(record: logging.LogRecord) -> bool:
+    """Whether a message is about the server: what strangers send must not fill its log."""
+    return not record.getMessage().startswith(("Invalid HTTP request", "Invalid UTF-8"))
+
+
 def _open_many_files() -> None:
     """Every connection is a file, and most systems allow a program 1,024 unless it asks."""
     with suppress(ImportError, OSError, ValueError):  # Windows has no such limit
@@ -98,6 +103,7 @@ def run(settings: Settings, offers: Sequence[Offer]) -> None:
         timeout_graceful_shutdown=5,
     )
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    logging.getLogger("uvicorn.error").addFilter(_is_ours)
     _open_many_files()
     server = Server(config, service)
     if hasattr(signal, "SIGHUP"):

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 import time
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -112,13 +113,19 @@ class Service:
             return "The models are not warm yet."
         if self.is_draining:
             return "The server is going away."
+        if stopped := self.stopped_engines():
+            return f"The engine of {', '.join(stopped)} has stopped."
         for served in self.served.values():
-            if not served.conductor.is_alive:
-                return f"The engine of {served.name} has stopped."
             if (delay := served.conductor.delay()) > self.limits.delay_ms / 1000:
                 most = self.limits.delay_ms
                 return f"Words wait {1000 * delay:.0f} ms (p95); the limit is {most} ms."
         return None
+
+    def stopped_engines(self) -> list[str]:
+        """Models whose engines have failed for good."""
+        if not self.is_warm or self.is_draining:
+            return []
+        return [name for name, served in self.served.items() if not served.conductor.is_alive]
 
     async def _tick(self) -> None:
         while True:
@@ -142,7 +149,6 @@ class Service:
         session.meter = self.metrics
         session.logs_text = self.settings.logs_text
         self.sessions.add(session)
-        self.metrics.sessions.labels(served.name).inc()
         return session
 
     def admit(self, served: Served) -> None:
@@ -176,7 +182,6 @@ class Service:
     def _over(self, session: Session) -> None:
         if session in self.sessions:
             self.sessions.remove(session)
-            self.metrics.sessions.labels(session.served.name).dec()
             self.metrics.merged.inc(session.outbox.merged)
         if session.audience is not None:
             self.rooms.speaker_left(session)
@@ -188,6 +193,10 @@ class Service:
         self.metrics.slots.labels("free").set(free)
         self.metrics.slots.labels("taken").set(sum(engine.slots for engine in engines) - free)
         self.metrics.cache_bytes.set(sum(c.bytes for engine in engines for c in engine.caches))
+        live = Counter(s.served.name for s in self.sessions if s.lost_at is None)
+        for name in self.served:
+            self.metrics.sessions.labels(name).set(live[name])
+        self.metrics.lost.set(len(self.sessions) - live.total())
         self.metrics.queued.set(sum(session.queued for session in self.sessions))
         self.metrics.unwritten.set(self.rooms.failures)
         self.metrics.listeners.set(self.rooms.listeners)
