@@ -11,7 +11,7 @@ import shutil
 import signal
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +100,43 @@ def flip_data(data: Path, whole: Path, file: Path, draw: random.Random, scratch:
     return f"{done}: the same"
 
 
+# What a state from a stranger may have in the place of any of its values.
+ODD: list[Any] = [
+    *(None, True, -1, 3, 2**70, 10**400, float("nan"), "x", "\ud800", [], [None], {}, {"a": 1}),
+    *(torch.zeros(3), torch.zeros(()), torch.zeros(2, 2, dtype=torch.int64)),
+    torch.zeros(1).expand(10**9),
+]
+
+
+def craft_state(data: Path, stopped: Path, draw: random.Random, scratch: Path) -> str:
+    """Put an odd value into the state of a stopped run and go on. -> what was done, how it ended"""
+    output = scratch / "crafted"
+    shutil.rmtree(output, ignore_errors=True)
+    shutil.copytree(stopped, output)
+    (output / "training" / "state-previous.pt").unlink()
+    path = output / "training" / "state.pt"
+    state = torch.load(path, weights_only=True)
+    holder, key, name = draw.choice([*_places(state, "state")])
+    value = draw.choice(ODD)
+    holder[key] = value
+    torch.save(state, path)
+    done = f"{name} = {str(value)[:20]}"
+    try:
+        train(tiny.recipe(data, output))
+    except UserError:
+        return f"{done}: refused"
+    return f"{done}: read"
+
+
+def _places(value: Any, name: str) -> Iterator[tuple[Any, Any, str]]:
+    """Every place of a state, as its holder, the key in it and its name."""
+    items = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, inner in items:
+        yield value, key, f"{name}.{key}"
+        if isinstance(inner, dict | list):
+            yield from _places(inner, f"{name}.{key}")
+
+
 def start(target: Any, *arguments: Any) -> Any:
     """Start a child process."""
     child = CONTEXT.Process(target=target, args=arguments)
@@ -164,6 +201,7 @@ def main() -> None:
                 for file in files_below(data)
             ),
             lambda: kill_and_damage(data, whole, draw, folder),
+            *([lambda: craft_state(data, stopped, draw, folder)] * 10),
         ]
         end, count = time.monotonic() + chosen.seconds, 0
         while time.monotonic() < end:

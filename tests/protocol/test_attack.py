@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import time
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -120,6 +121,35 @@ def test_one_flipped_byte_in_each_file_of_the_data(data: Path, whole: Path, tmp_
 
 def test_kills_with_damaged_states_between_them(data: Path, whole: Path, tmp_path: Path) -> None:
     attack.kill_and_damage(data, whole, random.Random(SEED), tmp_path)
+
+
+def test_odd_values_in_a_state_are_refused_or_read(
+    data: Path, stopped: Path, tmp_path: Path
+) -> None:
+    """Planted: no check of the optimizer's state, of the position, of the sizes of tensors."""
+    draw = random.Random(f"states {SEED}")
+    ends = [attack.craft_state(data, stopped, draw, tmp_path) for _ in range(30)]
+    assert any(end.endswith("refused") for end in ends)
+
+
+def test_a_compressed_state_is_not_unfolded(
+    data: Path, stopped: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unfolded: list[object] = []
+    monkeypatch.setattr(zipfile.ZipFile, "testzip", lambda archive: unfolded.append(archive))
+    output = shutil.copytree(stopped, tmp_path / "run")
+    for path in output.glob("training/state*.pt"):
+        with (
+            zipfile.ZipFile(path) as old,
+            zipfile.ZipFile(tmp_path / "packed", "w", zipfile.ZIP_DEFLATED) as new,
+        ):
+            for name in old.namelist():
+                new.writestr(name, old.read(name))
+            new.writestr("archive/data/999", bytes(10**8))
+        (tmp_path / "packed").replace(path)
+    with pytest.raises(UserError, match="is damaged"):
+        train(tiny.recipe(data, output))
+    assert not unfolded
 
 
 def test_one_flipped_bit_of_weights_is_noticed(tmp_path: Path) -> None:

@@ -154,6 +154,14 @@ def test_logs_of_talks_are_not_written_through_links(hmt: Call, tmp_path: Path) 
     assert victim.read_text() == "mine"
 
 
+def test_an_output_that_is_a_file_is_refused_before_the_work(hmt: Call, world: Path) -> None:
+    """Planted: an analysis of minutes that finds in the end that it cannot be written."""
+    before = contents(world)
+    answer = hmt("analyse", "speed", "--output", "recipe.toml", "--repeats", "1")
+    assert answer.code == 2 and is_sentence(answer.err) and "is a file" in answer.err
+    assert contents(world) == before
+
+
 @pytest.mark.parametrize("kind", ["pipe", "link"])
 def test_captions_of_a_room_neither_wait_nor_follow(
     tmp_path: Path, kind: str, impatient: None, caplog: pytest.LogCaptureFixture

@@ -30,7 +30,10 @@ logger = logging.getLogger(__name__)
 analyse = typer.Typer(help="Analyse confidence, policy, speed and single cases.")
 app.add_typer(analyse, name="analyse")
 
-OUTPUT = typer.Option(..., help="Directory for the data (.json) and the picture (.svg).")
+# refused at once where it is a file: some of these measure for minutes before they write
+OUTPUT = typer.Option(
+    ..., file_okay=False, help="Directory for the data (.json) and the picture (.svg)."
+)
 RESAMPLES = typer.Option(1000, min=0, max=MAX_RESAMPLES, help="Bootstrap resamples for intervals.")
 TESTS = typer.Option(200, min=1, max=MAX_RESAMPLES, help="Resamples of the paired bootstrap.")
 QUALITY = typer.Option("bleu", help="Measure of quality, as in hmt plot.")
@@ -112,7 +115,9 @@ def policy(
     alignment: Path = typer.Option(
         ..., help="Gold word alignments, one line per pair as in 1-1 2p3."
     ),
-    output: Path = typer.Option(..., help="Directory for scores.json and policy.svg."),
+    output: Path = typer.Option(
+        ..., file_okay=False, help="Directory for scores.json and policy.svg."
+    ),
     alignment_base: int | None = typer.Option(
         None, min=0, max=1, help="Index of the first word in the alignments. Default: detected."
     ),
@@ -329,7 +334,9 @@ def cases(
     records: Path = typer.Argument(
         ..., metavar="RECORDS", help="A records.jsonl of hmt evaluate, or its folder."
     ),
-    output: Path = typer.Option(..., help="Directory for cases.html and a .png per case."),
+    output: Path = typer.Option(
+        ..., file_okay=False, help="Directory for cases.html and a .png per case."
+    ),
     device: str = DEVICE,
     trust: bool = TRUST,
 ) -> None:

@@ -14,6 +14,7 @@ import torch
 from hmt.errors import UserError, is_out_of_memory
 from hmt.files import link, refuse_special, replacing
 from hmt.models.weights import Tensors
+from hmt.training.soundness import check_sound
 
 FORMAT = 1
 PARTS = {"format", "position", "recipe", "data", "system", "optimizer"}
@@ -101,6 +102,9 @@ def load_state(path: Path) -> dict[str, Any]:
     try:
         # torch reads past flipped bits without a word, the archive's checksums do not
         with zipfile.ZipFile(path) as archive:
+            # torch does not compress: what unfolds to more than its size is not its work
+            if sum(entry.file_size for entry in archive.infolist()) > path.stat().st_size:
+                raise ValueError("compressed")
             damaged = archive.testzip()
         if damaged is not None:
             raise ValueError(f"checksum of {damaged}")
@@ -109,6 +113,7 @@ def load_state(path: Path) -> dict[str, Any]:
             raise ValueError(f"no {missing[0]}")
         if content["format"] != FORMAT:
             raise ValueError(f"format {content['format']}")
+        check_sound(content, path.stat().st_size)
         content["position"] = Position(**content["position"])
     except FileNotFoundError:
         raise

@@ -30,6 +30,7 @@ from hmt.training.publish import provenance, publish
 from hmt.training.recipe import Recipe, Training
 from hmt.training.resume import check_resumable
 from hmt.training.snapshots import forget_snapshots, rotate, snapshot_path, snapshots, step_of
+from hmt.training.soundness import restore
 from hmt.training.validation import has_patience
 
 logger = logging.getLogger("hmt.training")
@@ -140,7 +141,7 @@ class Run:
             stage.training, system, self.data.train, self.group, self.recipe.seed, self.position
         )
         if saved is not None:
-            learner.optimizer.restore(saved["optimizer"])
+            restore(learner.optimizer, saved["optimizer"], self.folder / checkpoint.STATE)
         elif self.group.is_first and self.position.step == 0 < self.updates:
             # from here on a run without a state has lost it, and is not taken for a new one
             self._save_state(learner)
