@@ -365,7 +365,7 @@ def test_a_mark_of_a_sentence_that_the_model_ended_opens_the_next(tokenizer: Tok
 
 
 def test_a_word_of_100_000_characters(models: list[Model]) -> None:
-    """It is kept whole, read in part, reported, and not remembered."""
+    """Its beginning is read and kept, which is reported; none of it is remembered."""
     session = models[0].session()
     word = "nolu-besi," * 10_000
     text = session.push("ka " + word) + session.push("ka.") + session.finish()
