@@ -800,6 +800,25 @@ def test_languages_are_named_for_readers_aloud(visit: Visit) -> None:
     assert page.locator("#announce").text_content() == target(page)
 
 
+def test_text_may_run_from_right_to_left(visit: Visit) -> None:
+    def answer(route: Any) -> None:
+        models = route.fetch().json()
+        models["data"][0]["hmt"] |= {"source_language": "he", "target_language": "ar"}
+        route.fulfill(json=models)
+
+    page = visit("?none")
+    page.route("**/v1/models", answer)
+    page.reload()
+    page.locator("#pair", has_text="Hebrew").wait_for()
+    say(page, "שלום לכולם, זה משפט. ")
+    sentences_done(page, 1)
+    page.locator(".row .w").last.click()
+    for part in (".row > .source", ".row > .target", ".picked", ".heard", ".bars span"):
+        assert page.locator(part).first.get_attribute("dir") == "rtl", part
+    page.locator("#word").fill("שלום")
+    assert page.locator("#word").evaluate("(field) => field.matches(':dir(rtl)')")
+
+
 VENV = os.environ.get("HMT_CLIENTS_VENV", "")
 AXE = Path(VENV).resolve() / "node_modules" / "axe-core" / "axe.min.js"
 

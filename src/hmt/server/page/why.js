@@ -26,7 +26,7 @@ export class Why {
 			make("p.heard", source, make("b", {}, heard.slice(0, read).join(" ")),
 				make("span.hidden", {}, " – written here – "), heard.slice(read).join(" ")),
 			make("ol.bars", {}, ...moments.map(([count, confidence], k) =>
-				this.bar(heard[count - 1] ?? "", confidence, limit, k === moments.length - 1, word.forced))),
+				this.bar(make("span", source, `… ${heard[count - 1] ?? ""}`), confidence, limit, k === moments.length - 1, word.forced))),
 			make("p.quiet", {}, this.summary(word, read, moments.length - 1, limit)));
 	}
 
@@ -60,7 +60,7 @@ export class Why {
 		const bar = make("span.bar", { "aria-hidden": "true" }, make("i"), make("em"));
 		bar.style.setProperty("--share", confidence);
 		bar.style.setProperty("--limit", limit);
-		return make(wrote ? "li.wrote" : "li", {}, make("span", {}, `… ${after}`), bar,
+		return make(wrote ? "li.wrote" : "li", {}, after, bar,
 			make("span", {}, wrote && forced ? "must" : percent(confidence)));
 	}
 
