@@ -25,6 +25,9 @@ TALK = (
     "Ich möchte Ihnen für alles, was Sie für unser Land getan haben, von Herzen danken. "
 )
 OPEN = "Wann hast du zum letzten Mal mit "
+# chooses the word that waited longest, whichever the model makes it
+LONGEST_WAIT = """() => [...document.querySelectorAll(".row > .target .w")]
+    .reduce((one, two) => two.word.waits.length > one.word.waits.length ? two : one).click()"""
 
 
 @contextmanager
@@ -76,7 +79,8 @@ def main() -> None:
         for scheme in ("light", "dark"):
             page = visit("", DESK, scheme)
             talk(page)
-            page.locator(".row").nth(3).locator(".w").nth(3).click()  # the word that waited longest
+            page.evaluate(LONGEST_WAIT)
+            page.wait_for_timeout(500)
             shoot(page, f"live-page-{scheme}")
             page.context.close()
         speaker = visit("?room=aula", DESK, "light")

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -63,15 +64,17 @@ def serving(*options: str) -> Iterator[str]:
     command = [sys.executable, "-m", "hmt", "serve", "--port", "0", "--delay-ms", "60000", *options]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert server.stdout is not None
-    for line in server.stdout:
-        if found := re.search(r"http://\S+/", line):
-            yield found[0]
-            break
-    else:
-        pytest.fail("the server did not start")
-    server.terminate()
-    server.wait(30)
-    server.stdout.close()
+    try:
+        for line in server.stdout:
+            if found := re.search(r"http://\S+/", line):
+                yield found[0]
+                break
+        else:
+            pytest.fail("the server did not start")
+    finally:
+        server.terminate()
+        server.wait(60)
+        server.stdout.close()
 
 
 @pytest.fixture(scope="module")
@@ -130,8 +133,8 @@ def visit(browser: Any, address: str) -> Iterator[Visit]:
 
 
 def say(page: Any, text: str) -> None:
-    """Type as people do: word by word."""
-    page.locator("#word").press_sequentially(text, timeout=4 * MILLISECONDS)
+    """All words at once: letter by letter, a busy machine makes pauses that end sentences."""
+    page.locator("#word").fill(text)
 
 
 def wait_for(page: Any, claim: str) -> None:
@@ -150,7 +153,8 @@ def sentences_done(page: Any, count: int) -> None:
 
 def test_typed_words_are_translated(visit: Visit) -> None:
     page = visit()
-    say(page, f"{SENTENCE} Und")
+    say(page, f"{SENTENCE} U")
+    page.locator("#word").press_sequentially("nd")
     sentences_done(page, 1)
     assert page.locator(".row").first.locator(".source").inner_text() == SENTENCE
     assert len(target(page).split()) > 3
@@ -205,40 +209,72 @@ def test_the_dial_sends_what_moved_and_says_when_it_applies(visit: Visit) -> Non
     page.reload()
     wait_for(page, "document.body.dataset.state === 'live'")
     say(page, "Ich habe gestern ")  # a sentence is open
-    page.locator("#knob-threshold").press("ArrowRight")
-    page.locator("#applies", has_text="Certainty 0.55 from now on").wait_for()
-    page.locator("#knob-lower").press("ArrowRight")
-    page.locator("#applies", has_text="Head start 4 from the next sentence").wait_for()
+    moved = {}
+    for name, label, when in (
+        ("threshold", "Certainty", "from now on"),
+        ("lower", "Head start", "from the next sentence"),
+    ):
+        usual = page.locator(f"#knob-{name}").input_value()
+        page.locator(f"#knob-{name}").press("ArrowRight")
+        moved[name] = float(page.locator(f"#knob-{name}").input_value())
+        assert moved[name] > float(usual)
+        shown = page.locator(f"output[for=knob-{name}]").inner_text()
+        page.locator("#applies", has_text=f"{label} {shown} {when}").wait_for()
     knobs = [e["session"]["hmt"].get("knobs") for e in sent if e["type"] == "session.update"]
-    assert {"threshold": 0.55} in knobs and {"lower": 4} in knobs
+    assert all({name: value} in knobs for name, value in moved.items())
     page.locator("#reset").click()
-    page.locator("#applies", has_text="Certainty 0.50").wait_for()
+    wait_for(page, f"Number(document.getElementById('knob-lower').value) < {moved['lower']}")
+    shown = page.locator("output[for=knob-threshold]").inner_text()
+    page.locator("#applies", has_text=f"Certainty {shown}").wait_for()
 
 
 def test_a_sample_is_played_at_speaking_pace(visit: Visit) -> None:
     page = visit()
-    page.locator("#welcome .primary").click()
-    page.wait_for_timeout(1700)
-    assert 3 <= page.locator(".row .s").count() <= 6, "two and a half words per second"
-    page.locator("#play").click()
-    heard = page.locator(".row .s").count()
-    page.wait_for_timeout(1000)
-    assert page.locator(".row .s").count() == heard
-
-
-def test_pasted_text_goes_in_by_itself(visit: Visit) -> None:
-    page = visit()
     page.evaluate(
-        """(text) => {
-            const data = new DataTransfer();
-            data.setData("text", text);
-            const paste = { clipboardData: data, bubbles: true, cancelable: true };
-            document.getElementById("word").dispatchEvent(new ClipboardEvent("paste", paste));
-        }""",
-        f"{SENTENCE} {SENTENCE}",
+        """() => {
+            window.times = [];
+            new MutationObserver((changes) => {
+                const added = changes.flatMap(({ addedNodes }) => [...addedNodes]);
+                const spoken = added.filter((node) => node.classList?.contains("s"));
+                if (spoken.length) window.times.push([performance.now(), spoken.length]);
+            }).observe(document.getElementById("rows"), { childList: true, subtree: true });
+        }"""
     )
+    page.locator("#welcome .primary").click()
+    wait_for(page, "window.times.length >= 5")
+    page.locator("#play").click()
+    times = page.evaluate("() => window.times")
+    # a busy machine is slower than that, never faster: two and a half words per second
+    assert times[4][0] - times[0][0] > 4 * 390
+    assert {count for _, count in times[1:]} == {1}
+    page.wait_for_timeout(1000)
+    assert len(page.evaluate("() => window.times")) == len(times)
+
+
+PASTE = """(text) => {
+    const data = new DataTransfer();
+    data.setData("text", text);
+    const paste = { clipboardData: data, bubbles: true, cancelable: true };
+    document.getElementById("word").dispatchEvent(new ClipboardEvent("paste", paste));
+}"""
+
+
+def test_pasted_text_goes_in_by_itself_or_all_at_once(visit: Visit) -> None:
+    sent: list[dict[str, Any]] = []
+    page = visit("?none")
+    page.on(
+        "websocket", lambda ws: ws.on("framesent", lambda frame: sent.append(json.loads(frame)))
+    )
+    page.reload()
+    wait_for(page, "document.body.dataset.state === 'live'")
+    page.evaluate(PASTE, f"{SENTENCE} " * 6)
+    wait_for(page, "document.querySelectorAll('.row .s').length > 1")
     page.locator("#faster").click()
-    sentences_done(page, 2)
+    sentences_done(page, 6)
+    assert page.locator("#queue").is_hidden()
+    assert page.locator(".row > .source").all_inner_texts() == [SENTENCE] * 6
+    sizes = [len(event["words"]) for event in sent if event["type"].endswith("append")]
+    assert sizes[0] == 1 and max(sizes) == 20
 
 
 def test_why_it_waited(visit: Visit) -> None:
@@ -256,6 +292,27 @@ def test_why_it_waited(visit: Visit) -> None:
     assert page.locator(".picked").inner_text() == target(page).split()[-1]
 
 
+RECOGNISER = """
+window.SpeechRecognition = class {
+    start() {
+        window.recogniser = this;
+    }
+    stop() {}
+    hear(text, isFinal) {
+        const result = Object.assign([{ transcript: text }], { isFinal });
+        this.onresult({ resultIndex: 0, results: [result] });
+    }
+};
+"""
+
+
+def allow(page: Any) -> None:
+    """Turn the microphone on and agree to it."""
+    page.locator("#mic").click()
+    page.locator("#consent").get_by_role("button", name="Use the microphone").click()
+    wait_for(page, "window.recogniser")
+
+
 def test_each_word_can_stand_under_what_was_heard(visit: Visit) -> None:
     page = visit()
     say(page, f"{SENTENCE} ")
@@ -266,6 +323,16 @@ def test_each_word_can_stand_under_what_was_heard(visit: Visit) -> None:
     assert page.locator(".column .source").all_inner_texts() == SENTENCE.split()
     under = " ".join(page.locator(".column .target").all_inner_texts())
     assert under.split() == text.split()
+
+
+def test_guesses_are_seen_there_too(visit: Visit) -> None:
+    page = visit(before=RECOGNISER)
+    page.get_by_role("button", name="View").click()
+    page.get_by_label("Each word under what was heard").check()
+    page.keyboard.press("Escape")
+    allow(page)
+    page.evaluate("() => window.recogniser.hear('Ich habe', false)")
+    page.locator(".gloss .tail", has_text="Ich habe").wait_for()
 
 
 def test_downloads(visit: Visit, tmp_path: Path) -> None:
@@ -316,29 +383,13 @@ def test_a_lost_connection_costs_no_word(visit: Visit) -> None:
     assert page.locator(".row .source").all_inner_texts() == [SENTENCE]
 
 
-RECOGNISER = """
-window.SpeechRecognition = class {
-    start() {
-        window.recogniser = this;
-    }
-    stop() {}
-    hear(text, isFinal) {
-        const result = Object.assign([{ transcript: text }], { isFinal });
-        this.onresult({ resultIndex: 0, results: [result] });
-    }
-};
-"""
-
-
 def test_speech_needs_consent_and_shows_guesses_in_grey(visit: Visit) -> None:
     page = visit(before=RECOGNISER)
     page.locator("#mic").click()
     assert "send the sound to its maker" in page.locator("#consent").inner_text()
     page.get_by_role("button", name="Not now").click()
     assert page.evaluate("() => window.recogniser") is None
-    page.locator("#mic").click()
-    page.locator("#consent").get_by_role("button", name="Use the microphone").click()
-    wait_for(page, "window.recogniser")
+    allow(page)
     page.evaluate("() => window.recogniser.hear('Ich habe', false)")
     page.locator(".tail", has_text="Ich habe").wait_for()
     page.evaluate("() => window.recogniser.hear('Ich habe keine Zeit', false)")
@@ -348,6 +399,30 @@ def test_speech_needs_consent_and_shows_guesses_in_grey(visit: Visit) -> None:
     sentences_done(page, 1)
     assert page.locator(".row .source").inner_text() == "Ich habe keine Zeit gehabt"
     assert target(page)
+
+
+def test_what_is_said_last_is_heard_after_the_microphone_is_stopped(visit: Visit) -> None:
+    page = visit(before=RECOGNISER)
+    allow(page)
+    page.evaluate("() => window.recogniser.hear('Ich habe', false)")
+    page.locator(".tail", has_text="Ich habe").wait_for()
+    page.locator("#mic").click()
+    page.evaluate("() => window.recogniser.hear('Ich habe keine Zeit gehabt', true)")
+    page.evaluate("() => window.recogniser.onend()")
+    sentences_done(page, 1)
+    say(page, "Guten Morgen ")  # belongs to the next sentence, and is shown once
+    wait_for(page, "document.querySelectorAll('.row').length === 2")
+    sources = [text.strip() for text in page.locator(".row .source").all_inner_texts()]
+    assert sources == ["Ich habe keine Zeit gehabt", "Guten Morgen"]
+
+
+def test_words_typed_beside_speech_are_shown_once(visit: Visit) -> None:
+    page = visit(before=RECOGNISER)
+    wait_for(page, "document.body.dataset.state === 'live'")
+    allow(page)
+    say(page, f"{SENTENCE} ")
+    sentences_done(page, 1)
+    assert page.locator(".row .source").all_inner_texts() == [SENTENCE]
 
 
 # ---- rooms
@@ -387,6 +462,31 @@ def test_a_room_is_read_on_phones_and_on_a_projector(visit: Visit) -> None:
     shown = " ".join(wall.locator("#lines p").all_inner_texts())
     assert shown and target(speaker).endswith(shown)
     assert wall.evaluate("() => [window.moved, window.most]") == [[], 2]
+
+
+def test_a_room_is_still_there_after_a_reload(visit: Visit) -> None:
+    page = visit()
+    page.get_by_role("button", name="Share").click()
+    page.get_by_role("button", name="Open a room").click()
+    link = page.locator("#link-listen").input_value()
+    assert page.locator("#loopback").is_visible(), "phones do not reach 127.0.0.1"
+    wait_for(page, "document.body.dataset.state === 'live'")
+    page.reload()
+    wait_for(page, "document.body.dataset.state === 'live'")
+    assert page.locator("#link-listen").input_value() == link
+
+
+def test_listeners_have_no_dead_controls(visit: Visit) -> None:
+    page = visit("?listen=quiet")
+    assert "appears here" in page.locator("#welcome").inner_text()
+    assert page.locator("#welcome button").first.is_hidden()
+    speaker = visit("?room=quiet")
+    wait_for(speaker, "document.body.dataset.state === 'live'")
+    say(speaker, f"{SENTENCE} ")
+    sentences_done(page, 1)
+    assert page.locator(".row .number").is_hidden()
+    page.locator(".row .w").first.click(force=True)
+    assert page.locator(".chosen").count() == 0
 
 
 def hashed(secret: str) -> str:
@@ -470,6 +570,61 @@ def test_a_phone_never_scrolls_sideways(visit: Visit) -> None:
     page.get_by_label("Each word under what was heard").check()
     page.locator("#size").fill("2.5")
     assert overflow(page) <= 0, "large text"
+
+
+def test_on_a_phone_the_dial_and_the_reasons_are_two_sheets(visit: Visit) -> None:
+    page = visit(viewport=PHONE)
+    say(page, f"{SENTENCE} ")
+    sentences_done(page, 1)
+    assert page.locator("#rail").is_hidden()
+    button = page.get_by_role("button", name="Sentence 1: why did it wait?")
+    button.press("Enter")
+    assert page.locator(".picked").is_visible() and page.locator("#knobs").is_hidden()
+    focus = "() => document.activeElement.getAttribute('aria-label') ?? document.activeElement.id"
+    assert page.evaluate(focus) == "Close"
+    page.keyboard.press("Escape")
+    assert page.evaluate(focus).startswith("Sentence 1")
+    page.locator("#tune").click()
+    assert page.locator("#knobs").is_visible() and page.locator("#why").is_hidden()
+    page.locator("#rail-close").click()
+    assert page.locator("#rail").is_hidden()
+    assert page.evaluate(focus) == "tune"
+
+
+def test_messages_move_nothing(visit: Visit) -> None:
+    page = visit("?none")
+    routes: list[Any] = []
+
+    def connect(route: Any) -> None:
+        routes.append(route)
+        route.connect_to_server()
+
+    page.route_web_socket(re.compile("realtime"), connect)
+    page.reload()
+    wait_for(page, "document.body.dataset.state === 'live'")
+    parts = """() => ["stage", "form"].map((id) => document.getElementById(id))
+        .map(({ offsetTop, offsetHeight }) => offsetTop + offsetHeight)"""
+    before = page.evaluate(parts)
+    routes[-1].send(
+        json.dumps({"type": "session.notice", "hmt": {"code": "lagging", "message": "It is late."}})
+    )
+    page.locator("#message", has_text="It is late.").wait_for()
+    assert page.evaluate(parts) == before
+
+
+def test_zoomed_in_the_field_and_the_newest_words_stay_in_sight(visit: Visit) -> None:
+    page = visit(viewport={"width": 640, "height": 400})  # 1280 by 800 at 200 %
+    say(page, f"{SENTENCE} " * 6)
+    sentences_done(page, 6)
+    wait_for(
+        page,
+        """[document.getElementById("word"), [...document.querySelectorAll(".row")].at(-1)]
+            .map((one) => one.getBoundingClientRect())
+            .every(({ top, bottom }) => top >= 0 && bottom <= innerHeight)""",
+    )
+    page.locator("#play").scroll_into_view_if_needed()
+    assert page.locator("#play").is_visible()
+    assert overflow(page) <= 0
 
 
 def test_all_controls_are_reached_by_keyboard(visit: Visit) -> None:
@@ -583,29 +738,34 @@ def test_contrast_is_enough_in_both_themes(visit: Visit, scheme: str) -> None:
             word.classList.add(`c${1 + (k % 4)}`);
         })"""
     )
-    page.locator(".row .w").nth(3).click()
+    page.locator(".row .w").last.click()
     page.get_by_role("button", name="View").click()
     count, poor = page.evaluate(CONTRAST)
-    assert count > 30
+    assert count > 25
     assert poor == []
 
 
-def test_the_switch_of_colours_is_remembered(visit: Visit) -> None:
+def test_colours_and_size_are_remembered(visit: Visit) -> None:
     page = visit(color_scheme="light")
 
-    def paper() -> str:
-        found: str = page.evaluate("() => getComputedStyle(document.body).backgroundColor")
+    def look() -> list[str]:
+        found: list[str] = page.evaluate(
+            "() => [getComputedStyle(document.body).backgroundColor,"
+            " getComputedStyle(document.getElementById('rows')).fontSize]"
+        )
         return found
 
-    light = paper()
+    light, usual = look()
     page.get_by_role("button", name="View").click()
-    page.get_by_label("Dark").check()
-    dark = paper()
-    assert dark != light
+    page.get_by_label("Colours").select_option("dark")
+    page.get_by_label("Text size").fill("2")
+    dark, large = look()
+    assert dark != light and large != usual
     page.reload()
-    assert paper() == dark
+    assert look() == [dark, large]
     page.get_by_role("button", name="View").click()
-    assert page.get_by_label("Dark").is_checked()
+    assert page.get_by_label("Colours").input_value() == "dark"
+    assert page.get_by_label("Text size").input_value() == "2"
 
 
 def test_nothing_moves_where_motion_is_not_wanted(visit: Visit) -> None:
@@ -640,6 +800,25 @@ def test_languages_are_named_for_readers_aloud(visit: Visit) -> None:
     assert page.locator("#announce").text_content() == target(page)
 
 
+def test_text_may_run_from_right_to_left(visit: Visit) -> None:
+    def answer(route: Any) -> None:
+        models = route.fetch().json()
+        models["data"][0]["hmt"] |= {"source_language": "he", "target_language": "ar"}
+        route.fulfill(json=models)
+
+    page = visit("?none")
+    page.route("**/v1/models", answer)
+    page.reload()
+    page.locator("#pair", has_text="Hebrew").wait_for()
+    say(page, "שלום לכולם, זה משפט. ")
+    sentences_done(page, 1)
+    page.locator(".row .w").last.click()
+    for part in (".row > .source", ".row > .target", ".picked", ".heard", ".bars span"):
+        assert page.locator(part).first.get_attribute("dir") == "rtl", part
+    page.locator("#word").fill("שלום")
+    assert page.locator("#word").evaluate("(field) => field.matches(':dir(rtl)')")
+
+
 VENV = os.environ.get("HMT_CLIENTS_VENV", "")
 AXE = Path(VENV).resolve() / "node_modules" / "axe-core" / "axe.min.js"
 
@@ -660,7 +839,11 @@ def test_axe_finds_no_barrier(visit: Visit, scheme: str, size: dict[str, int]) -
     page = visit(color_scheme=scheme, viewport=size)
     say(page, f"{SENTENCE} ")
     sentences_done(page, 1)
-    page.locator(".row .w").nth(3).click()  # opens the rail on a phone
+    page.locator(".row .w").last.click()  # opens a sheet on a phone
+    assert barriers(page) == []
+    page.keyboard.press("Escape")
+    if page.locator("#tune").is_visible():
+        page.locator("#tune").click()
     page.locator("summary").click()
     assert barriers(page) == []
     page.keyboard.press("Escape")
@@ -675,12 +858,22 @@ def test_every_setting_with_a_choice_is_on_the_dial(visit: Visit) -> None:
     page = visit()
     say(page, "Ich habe ")  # a sentence is open
     page.locator("summary").click()
-    page.get_by_label("policy").select_option("last")
-    page.locator("#applies", has_text="policy last from now on").wait_for()
-    page.get_by_label("attention").select_option("max")
-    page.locator("#applies", has_text="attention max from the next sentence").wait_for()
-    page.locator("#reset").click()
-    page.locator("#applies", has_text="policy confidence").wait_for()
+    for name, when in (("policy", "from now on"), ("attention", "from the next sentence")):
+        select = page.get_by_label(name)
+        usual = select.input_value()
+        choices = select.locator("option").all_inner_texts()
+        other = next(choice for choice in choices if choice != usual)
+        select.select_option(other)
+        page.locator("#applies", has_text=f"{name} {other} {when}").wait_for()
+        select.select_option(usual)
+        page.locator("#applies", has_text=f"{name} {usual}").wait_for()
+
+
+def test_a_new_version_is_loaded_whole(address: str) -> None:
+    """Without it, browsers keep scripts of an old version for days beside a new page."""
+    for name in ("", "static/app.js", "static/style.css"):
+        with urllib.request.urlopen(address + name) as answer:
+            assert answer.headers["Cache-Control"] == "no-cache"
 
 
 def test_a_violation_of_the_policy_would_be_noticed(visit: Visit) -> None:

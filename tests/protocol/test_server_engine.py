@@ -3,6 +3,7 @@
 import asyncio
 import random
 import socket
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -84,6 +85,21 @@ def test_a_long_paste_delays_others_by_at_most_two_rounds(model: Model) -> None:
     assert stage.run(other) <= expected + 2
     assert stage.text(other) == alone.text(channel)
     assert paste.queued > 9_000
+
+
+def test_a_speaker_who_pauses_does_not_delay_the_translation(model: Model) -> None:
+    """Planted bug: what the end of a sentence brings is timed from its last word."""
+    stage = Stage(model)
+    channel = stage.open()
+    channel.put([Word(word, None, time.monotonic() - 3600) for word in draw(3, 6)])
+    channel.put([Mark("read")])
+    stage.run(channel)
+    stage.heard[channel].clear()
+    channel.put([End("pause", "pause"), Mark("end")])
+    stage.run(channel)
+    texts = [output for output in stage.heard[channel] if isinstance(output, Text)]
+    assert texts
+    assert all(text.given is not None and text.now - text.given < 1800 for text in texts)
 
 
 def test_text_to_translate_waits_for_who_is_live(model: Model) -> None:

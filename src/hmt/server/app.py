@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.datastructures import MutableHeaders
@@ -66,6 +67,16 @@ def _page(name: str) -> Route:
     return Route("/" if name == "index" else f"/{name}", show)
 
 
+class PageFiles(StaticFiles):
+    """Files of the page; a browser asks each time, so that old ones never meet new ones."""
+
+    def file_response(self, *args: Any, **options: Any) -> Response:
+        """The file, or that it has not changed."""
+        response = super().file_response(*args, **options)
+        response.headers["Cache-Control"] = "no-cache"
+        return response
+
+
 def routes() -> list[BaseRoute]:
     """Every path that is answered."""
     room = "/v1/rooms/{room}"
@@ -86,7 +97,7 @@ def routes() -> list[BaseRoute]:
         Route("/metrics", health.metrics),
         _page("index"),
         _page("captions"),
-        Mount("/static", StaticFiles(directory=PAGE, check_dir=False)),
+        Mount("/static", PageFiles(directory=PAGE, check_dir=False)),
     ]
 
 

@@ -78,7 +78,7 @@ class Text:
     events: list[Written]
     read_of: int  # words of the sentence that the model was given
     needed: float | None  # arrival of the last word that it needed
-    given: float | None  # arrival of the last word that the model was given
+    given: float | None  # when the model was given its last word, or the end of the sentence
     now: float
 
 
@@ -151,6 +151,7 @@ class Channel:
         self._ending: End | None = None
         self._arrivals: deque[float] = deque()  # of words from number _first_arrival on
         self._first_arrival = 0
+        self._ended_at = 0.0  # when the last end was taken: a pause may lie before it
         self._told_wait = (-1, -1)
 
     # ---- called by the event loop
@@ -270,7 +271,7 @@ class Channel:
                     self._first_arrival += 1
             case End():
                 live.end(item.reason)
-                self._ending = item
+                self._ending, self._ended_at = item, time.monotonic()
             case Turn(knobs, changed, cuts):
                 live.cuts = cuts
                 out.append(Applied(live.set(knobs, changed)))
@@ -291,7 +292,7 @@ class Channel:
     def _text(self, written: list[Written], given: int) -> Text:
         at = written[-1].read_words - 1 - self._first_arrival
         needed = self._arrivals[at] if 0 <= at < len(self._arrivals) else None
-        last = self._arrivals[-1] if self._arrivals else None
+        last = max(self._arrivals[-1], self._ended_at) if self._arrivals else None
         return Text(written, given, needed, last, time.monotonic())
 
     def _sentence(self, live: Live, ended: Ended) -> Sentence:

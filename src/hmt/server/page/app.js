@@ -1,11 +1,9 @@
-// The page: input, dial, text, room; all it knows comes from the server's events.
-
 import { Translator, words } from "./client.js";
 import { Dial } from "./dial.js";
-import { Microphone, Pace, Recognition, samples, staysLocal, typing } from "./input.js";
+import { Microphone, Pace, Recognition, SAMPLES, staysLocal, typing } from "./input.js";
 import { listen, roomName } from "./room.js";
 import { save } from "./save.js";
-import { make, Transcript } from "./view.js";
+import { Transcript } from "./view.js";
 import { Why } from "./why.js";
 
 const $ = (id) => document.getElementById(id);
@@ -23,18 +21,24 @@ let pasted = false;
 
 const transcript = new Transcript($("stage"), $("rows"), (word) => {
 	why.show(word);
-	openRail(true);
-	if ($("tune").offsetParent) word.node.scrollIntoView(); // the sheet would cover it
-	$("why").scrollIntoView({ block: "nearest" });
+	openRail("why");
+	if ($("tune").offsetParent) word.row.node.scrollIntoView(); // the sheet would cover it
+	else $("why").scrollIntoView({ block: "nearest" });
 });
 const why = new Why($("why-body"), transcript, () => threshold);
 transcript.onFollow = (follows) => ($("newest").hidden = follows);
 $("newest").onclick = () => transcript.newest();
 
-function finished(facts) {
-	const row = transcript.done(facts);
-	if (row && $("aloud").checked) $("announce").textContent = row.target.map(({ text }) => text).join(" ");
-}
+const shown = {
+	heard: (list) => transcript.heard(list),
+	tentative: (text) => transcript.tentative(text),
+	delta: (text, facts) => transcript.wrote(text, facts),
+	waiting: (facts) => transcript.waited(facts),
+	done: (facts) => {
+		const row = transcript.done(facts);
+		if (row && $("aloud").checked) $("announce").textContent = row.targetLine.textContent;
+	},
+};
 
 // ---- messages and state
 
@@ -48,9 +52,13 @@ function state(name, text = STATES[name]) {
 	$("state").textContent = text;
 }
 
-function say(text) {
+let fading;
+
+function say(text, seconds) {
+	clearTimeout(fading);
 	$("message").hidden = !text;
 	$("message").firstElementChild.textContent = text;
+	if (seconds) fading = setTimeout(say, 1000 * seconds, "");
 }
 $("message").lastElementChild.onclick = () => say("");
 
@@ -58,6 +66,7 @@ function connect(room) {
 	live?.close();
 	const settings = { detail: true, knobs: { ...live?.settings.knobs } };
 	const own = (live = new Translator({ model: query.get("model"), room, token, settings }));
+	for (const name in shown) own.on(name, shown[name]);
 	own.on("state", (name, detail) => {
 		if (own !== live) return;
 		state(name);
@@ -67,17 +76,8 @@ function connect(room) {
 		say("");
 		if (room) share(room, own.session.hmt.room_token);
 	})
-		.on("heard", (list) => transcript.heard(list))
-		.on("tentative", (text) => transcript.tentative(text))
-		.on("delta", (text, facts) => transcript.wrote(text, facts))
-		.on("done", finished)
-		.on("waiting", (facts) => transcript.waited(facts))
-		.on("notice", ({ code, message }) => {
-			if (code === "early_end") return;
-			say(message);
-			setTimeout(say, 8000, "");
-		})
-		.on("problem", say)
+		.on("notice", ({ code, message }) => code === "early_end" || say(message, 8))
+		.on("problem", (message) => say(message))
 		.on("updated", ({ hmt: { knobs } }, applies) => {
 			threshold = knobs.threshold ?? threshold;
 			dial.applied(knobs, applies);
@@ -85,23 +85,23 @@ function connect(room) {
 		.connect();
 }
 
-// ---- the dial; on a narrow screen its rail is a sheet that comes and goes
+// ---- the dial; on a narrow screen its rail is a sheet
 
 const dial = new Dial($("knobs"), $("more-knobs"), $("applies"), (knobs) => live.update({ knobs }));
 $("reset").onclick = () => dial.reset();
 
-function openRail(open) {
-	$("rail").classList.toggle("open", open);
-	$("tune").ariaExpanded = String(open);
+let opener;
+
+function openRail(part) {
+	const isInside = $("rail").contains(document.activeElement);
+	if (!isInside) opener = document.activeElement;
+	$("rail").dataset.open = part;
+	$("tune").ariaExpanded = part === "dial";
+	if (part) $("rail-close").focus(); // which is there only where the rail is a sheet
+	else if (isInside) opener?.focus({ preventScroll: true });
 }
-$("tune").onclick = () => {
-	openRail($("tune").ariaExpanded !== "true");
-	$("rail-close").focus();
-};
-$("rail-close").onclick = () => {
-	openRail(false);
-	$("tune").focus();
-};
+$("tune").onclick = () => openRail($("rail").dataset.open === "dial" ? "" : "dial");
+$("rail-close").onclick = () => openRail("");
 
 // ---- how far behind the speaker
 
@@ -120,10 +120,10 @@ function lag() {
 	$("trace").firstElementChild.setAttribute("points", points.join(" "));
 }
 
-const pace = new Pace((word) => live.append([word]), ({ playing, queue }) => {
+const pace = new Pace((list) => live.append(list), () => live.unanswered.length < 3, ({ playing, queue }) => {
 	for (const button of all("[data-do=play]")) button.firstChild.data = playing ? "Pause" : "Play";
-	$("queue").hidden = !queue.length || !pasted;
-	$("hint").hidden = !$("queue").hidden;
+	$("hint").hidden = queue.length && pasted;
+	$("queue").hidden = !$("hint").hidden;
 	$("queue").firstElementChild.textContent = `${queue.length} words to come`;
 });
 
@@ -131,7 +131,7 @@ function play() {
 	if (pace.playing) return pace.pause();
 	if (pace.queue.length) return pace.play();
 	pasted = false;
-	pace.add(words($("sample").value));
+	pace.add(words(SAMPLES[transcript.languages[0]]));
 }
 
 typing($("word"), {
@@ -154,12 +154,15 @@ const microphone = new Microphone({
 		if (isFinal) live.commit("pause");
 	},
 	changed: (on) => {
-		$("mic").ariaPressed = String(on);
-		$("mic").textContent = on ? "Stop" : "Microphone";
-		live.update({ echo: on }); // which words of a guess are final, the server decides
+		$("mic").ariaPressed = on;
 		if (on) awake();
 	},
-	problem: say,
+	// the server decides which words of a guess are final
+	hears: (on) => {
+		if (!on) live.commit("pause");
+		live.update({ echo: on });
+	},
+	problem: (text) => say(text),
 });
 
 async function speak() {
@@ -174,18 +177,19 @@ async function speak() {
 	microphone.start(lang, local);
 }
 
-document.addEventListener("click", ({ target }) => {
+addEventListener("click", ({ target }) => {
 	const { do: task, copy, save: kind } = target.closest("button")?.dataset ?? {};
 	if (task === "play") play();
 	if (task === "mic") speak();
 	if (kind) save(kind, transcript.rows, zero);
-	if (copy) navigator.clipboard?.writeText($(copy).value).then(() => (target.textContent = "Copied"));
-	if (copy) $(copy).select();
+	if (!copy) return;
+	$(copy).select();
+	navigator.clipboard?.writeText($(copy).value).then(() => (target.textContent = "Copied"));
 });
 
-document.addEventListener("keydown", (event) => {
+addEventListener("keydown", (event) => {
 	const { key, target, ctrlKey, metaKey, altKey } = event;
-	if (key === "Escape") openRail(false);
+	if (key === "Escape") openRail("");
 	if (!$("keys").checked || ctrlKey || metaKey || altKey || target.closest("input, select, dialog, [popover]")) return;
 	const tasks = { "?": () => $("view").showPopover(), "/": () => $("word").focus(), p: play };
 	if (!tasks[key] || query.has("listen")) return;
@@ -193,17 +197,15 @@ document.addEventListener("keydown", (event) => {
 	tasks[key]();
 });
 
-document.addEventListener("change", ({ target: { name, id, value, checked } }) => {
-	if (name === "layout") transcript.show(value);
+addEventListener("input", ({ target: { id, value, checked } }) => {
+	if (id === "timing") transcript.show(checked);
 	if (id === "show-source") $("rows").classList.toggle("alone", !checked);
-	if (name !== "theme") return;
-	root.dataset.theme = value;
-	try {
-		localStorage.setItem("hmt.theme", value);
-	} catch { /* storage is forbidden */ }
+	if (id === "theme") root.dataset.theme = value;
+	if (id === "size") root.style.setProperty("--scale", value);
+	if (id === "theme" || id === "size") localStorage.setItem(`hmt.${id}`, value); // last: it may be forbidden
 });
-$("size").oninput = ({ target }) => root.style.setProperty("--scale", target.value);
-for (const radio of all("[name=theme]")) radio.checked = radio.value === (root.dataset.theme ?? "auto");
+$("size").value = root.style.getPropertyValue("--scale") || 1;
+$("theme").value = root.dataset.theme ?? "auto";
 
 // A link carries a token for listening alone, never the speaker's own.
 function share(room, guest) {
@@ -212,9 +214,12 @@ function share(room, guest) {
 	$("link-captions").value = link("captions?room=");
 	$("share-make").hidden = true;
 	$("share-links").hidden = false;
+	$("loopback").hidden = !/^(localhost|127\.|\[::1)/u.test(location.hostname);
 }
 $("make-room").onclick = () => {
 	const room = roomName();
+	query.set("room", room);
+	history.replaceState(null, "", `?${query}${location.hash}`); // loaded again, it is the same room
 	share(room);
 	$("link-listen").focus();
 	connect(room);
@@ -222,14 +227,10 @@ $("make-room").onclick = () => {
 
 function follow(room) {
 	body.classList.add("listener");
-	listen(room, {
-		heard: (list) => transcript.heard(list),
-		tentative: (text) => transcript.tentative(text),
-		wrote: (text, facts) => transcript.wrote(text, facts),
-		done: finished,
-		state,
-	}, query.get("lang") ?? undefined);
+	$("welcome").querySelector("h2").textContent = "The translation appears here while somebody speaks.";
+	listen(room, { ...shown, state }, query.get("lang"));
 	awake();
+	document.onvisibilitychange = awake;
 }
 
 const named = (code) => new Intl.DisplayNames("en", { type: "language" }).of(code);
@@ -237,10 +238,9 @@ const named = (code) => new Intl.DisplayNames("en", { type: "language" }).of(cod
 function choose({ hmt: { source_language: from, target_language: to, knobs } }) {
 	transcript.speak([from, to]);
 	dial.show(knobs);
-	$("pair").replaceChildren(named(from), make("span.arrow", { role: "img", "aria-label": "to" }), named(to));
+	$("pair").textContent = `${named(from)} → ${named(to)}`;
 	$("word").placeholder = $("word").ariaLabel = `Type ${named(from)}`;
-	$("sample").replaceChildren(...samples(from).map(([name, text]) => make("option", { value: text }, name)));
-	body.classList.toggle("mute", !$("sample").length);
+	body.classList.toggle("mute", !SAMPLES[from]);
 }
 
 async function describe() {

@@ -11,7 +11,7 @@ const lines = number("lines", 2, 1, 6);
 const width = number("width", 42, 10, 200);
 
 root.dataset.bg = query.get("bg") ?? "";
-root.dataset.align = query.get("align") ?? "";
+root.style.setProperty("--align", { top: "start", center: "center" }[query.get("align")] ?? "end");
 root.style.setProperty("--lines", lines);
 root.style.setProperty("--width", `${0.86 * width}ch`); // most letters are narrower than 0
 if (query.has("size")) root.style.setProperty("--size", `${number("size", 48, 10, 400)}px`);
@@ -71,10 +71,10 @@ function say(text) {
 if (!query.get("room")) say("This page needs the name of a room: /captions?room=name");
 else listen(query.get("room"), {
 	heard: (list) => source.add(` ${list.join(" ")}`, { dir: "auto" }),
-	wrote: (text, { sentence, track }) => {
+	delta: (text, { sentence, track }) => {
 		stir();
 		target.add(sentence === last ? text : ` ${text}`, language(track));
 		last = sentence;
 	},
 	state: (name) => say(name === "waiting" ? "Offline" : ""),
-}, query.get("lang") ?? undefined);
+}, query.get("lang"));

@@ -1,12 +1,6 @@
 // The JavaScript client of `hmt serve`: words in, a translation that only grows out.
-//
-//	const live = new Translator({ base: "http://localhost:8765/", model: "de-en" });
-//	live.on("delta", (text, facts) => show(text)); // insert no spaces: joined, deltas are the text
-//	live.connect();
-//	live.append("Guten Morgen, meine Damen und Herren.");
-//
-// Events: state, heard, tentative, delta, done, waiting, updated, notice, problem.
-// A lost connection is taken up again by itself: no word is lost, none is shown twice.
+// Events: state, heard, tentative, delta (joined without spaces they are the text), done, waiting, updated,
+// notice, problem. A lost connection is taken up again: no word is lost, none is shown twice.
 
 const CHUNK = 100; // words in a message
 const SILENCE_MS = 40_000; // the server sends a heartbeat every 15 s
@@ -63,9 +57,10 @@ export class Translator {
 	append(text) {
 		const list = Array.isArray(text) ? text : words(text);
 		for (let at = 0; at < list.length; at += CHUNK) {
-			this.keep("append", {}, { words: list.slice(at, at + CHUNK) });
+			const part = list.slice(at, at + CHUNK);
+			this.keep("append", {}, this.settings.echo ? { text: `${part.join(" ")} ` } : { words: part });
 		}
-		this.hear(list);
+		if (!this.settings.echo) this.hear(list); // or the server says them again
 	}
 
 	// A recogniser's whole guess of one utterance; its first `committed` words are final.

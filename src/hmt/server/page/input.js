@@ -3,30 +3,23 @@
 import { words } from "./client.js";
 
 const SPEAKING = 2.5; // words per second
-const FAST = 15; // below the 20 words per second that the server takes
+const MANY = 20; // words at a time for those who do not wait
 
-const SAMPLES = {
-	de: [
-		["Everyday", "Ich habe gestern leider keine Zeit gehabt, dich noch anzurufen."],
-		["A late verb", "Ich möchte Ihnen für alles, was Sie für unser Land getan haben, von Herzen danken."],
-		["Numbers", "Das Buch hat 300 Seiten, und ich habe erst 50 gelesen."],
-	],
+export const SAMPLES = {
+	de: `Ich habe gestern leider keine Zeit gehabt, dich noch anzurufen.
+		Ich möchte Ihnen für alles, was Sie für unser Land getan haben, von Herzen danken.
+		Das Buch hat 300 Seiten, und ich habe erst 50 gelesen.`,
 };
 
-export function samples(code) {
-	const list = SAMPLES[code] ?? [];
-	return list.length ? [["All samples", list.map(([, text]) => text).join(" ")], ...list] : [];
-}
-
-// Words that are handed on one after another.
+// Words that are handed on one after another, or as fast as `isFree` lets them.
 export class Pace {
-	constructor(give, changed) {
-		Object.assign(this, { give, changed, queue: [], rate: SPEAKING, speed: 1, playing: false });
+	constructor(give, isFree, changed) {
+		Object.assign(this, { give, isFree, changed, queue: [], hurries: false, speed: 1, playing: false });
 	}
 
 	add(list) {
 		this.queue.push(...list);
-		this.rate = SPEAKING;
+		this.hurries = false;
 		this.play();
 	}
 
@@ -43,7 +36,7 @@ export class Pace {
 	}
 
 	hurry() {
-		this.rate = FAST;
+		this.hurries = true;
 		this.play();
 	}
 
@@ -53,13 +46,13 @@ export class Pace {
 	}
 
 	next() {
-		const word = this.queue.shift();
-		if (!word) return this.pause();
+		if (!this.queue.length) return this.pause();
+		const list = this.queue.splice(0, this.hurries ? this.isFree() && MANY : 1);
+		if (list.length) this.give(list);
 		this.changed(this);
-		this.give(word);
 		// Speakers take a breath where a sentence ends.
-		const breath = this.rate === SPEAKING && /[.!?…]$/u.test(word) ? 2 : 1;
-		this.timer = setTimeout(() => this.next(), (1000 * breath) / (this.rate * this.speed));
+		const breath = /[.!?…]$/u.test(list.at(-1)) ? 2 : 1;
+		this.timer = setTimeout(() => this.next(), this.hurries ? 100 : (1000 * breath) / (SPEAKING * this.speed));
 	}
 }
 
@@ -102,12 +95,12 @@ export async function staysLocal(lang) {
 const FAILURES = {
 	"not-allowed": "The browser does not allow the microphone here.",
 	"audio-capture": "There is no microphone.",
-	network: "The browser's speech recognition cannot be reached.",
+	network: "Speech recognition cannot be reached.",
 };
 
 export class Microphone {
-	constructor({ guess, changed, problem }) {
-		Object.assign(this, { guess, changed, problem, on: false, utterance: 0 });
+	constructor(events) {
+		Object.assign(this, events, { on: false, utterance: 0 });
 	}
 
 	start(lang, local) {
@@ -116,9 +109,10 @@ export class Microphone {
 		if (local) recognition.processLocally = true;
 		recognition.onresult = (event) => this.result(event);
 		recognition.onerror = ({ error }) => this.failed(error);
-		recognition.onend = () => this.on && recognition.start(); // it ends by itself after a while
+		recognition.onend = () => (this.on ? recognition.start() : this.hears(false)); // it ends by itself after a while
 		this.on = true;
 		recognition.start();
+		this.hears(true);
 		this.changed(true);
 	}
 

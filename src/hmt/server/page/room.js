@@ -3,7 +3,7 @@
 import { words } from "./client.js";
 
 // `track` is the language to read; without it, the first one that the room has.
-export function listen(room, { heard, tentative, wrote, done, state }, track) {
+export function listen(room, { heard, tentative, delta: wrote, done, state }, track) {
 	const query = new URLSearchParams({ kind: "words,source", wait: 1 });
 	const token = new URLSearchParams(location.search).get("token");
 	if (token) query.set("token", token);

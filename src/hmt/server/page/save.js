@@ -1,4 +1,4 @@
-// Downloads, made from what was shown: text, captions (pop-on, as the server makes them), records.
+// Downloads of what was shown; captions as the server makes them.
 
 const WIDTH = 42, LINES = 2, LEAST = 833, MOST = 7000, GAP = 80, QUIET = 1500, PER_SECOND = 17;
 

@@ -1,5 +1,6 @@
 // Before the first paint, so that nothing flashes.
 try {
-	const theme = localStorage.getItem("hmt.theme");
-	if (theme) document.documentElement.dataset.theme = theme;
+	const { dataset, style } = document.documentElement;
+	dataset.theme = localStorage.getItem("hmt.theme") ?? "auto";
+	style.setProperty("--scale", localStorage.getItem("hmt.size") ?? 1);
 } catch { /* storage is forbidden */ }

@@ -2,7 +2,6 @@
 
 import { words } from "./client.js";
 
-// make("p.quiet", { lang: "de" }, ...)
 export function make(kind, attributes = {}, ...children) {
 	const [tag, ...classes] = kind.split(".");
 	const node = document.createElement(tag);
@@ -22,8 +21,8 @@ const ink = (confidence) => `c${1 + [0.9, 0.75, 0.6].filter((step) => (confidenc
 
 export class Transcript {
 	constructor(stage, list, onWord) {
-		Object.assign(this, { stage, list, onWord, languages: [], layout: "reading", rows: [], follows: true, gliding: 0 });
-		stage.addEventListener("scroll", () => this.scrolled(), { passive: true });
+		Object.assign(this, { stage, list, onWord, languages: [], isTimed: false, rows: [], follows: true, gliding: 0 });
+		document.addEventListener("scroll", () => this.scrolled(), { passive: true, capture: true });
 		for (const own of ["pointerdown", "wheel", "keydown"]) {
 			stage.addEventListener(own, () => (this.gliding = 0), { passive: true });
 		}
@@ -36,13 +35,14 @@ export class Transcript {
 	// ---- what happens
 
 	heard(list) {
-		for (const text of list) this.addSource(this.current(), { text, at: performance.now() });
-		this.follow();
+		for (const text of list) this.addSource({ text, at: performance.now() });
+		this.drawn(this.row);
 	}
 
 	tentative(text) {
-		if (text || this.row) this.current().tail.textContent = text && ` ${text}`;
-		this.follow();
+		if (!text && !this.row) return;
+		this.current().tail.textContent = text && ` ${text}`;
+		this.drawn(this.row);
 	}
 
 	wrote(text, { sentence, source_words: read, words: facts = [], confidence = [], log_prob = [], forced }) {
@@ -50,19 +50,19 @@ export class Transcript {
 		const row = this.current();
 		row.sentence = sentence;
 		const parts = text.match(/\s*\S+/gu) ?? [];
-		const each = (values) => (k) => (values.length === parts.length ? values[k] : undefined);
+		const each = (values, k) => (values.length === parts.length ? values[k] : undefined);
 		const least = confidence.length ? Math.min(...confidence.map((value) => value ?? 1)) : null;
 		const isOver = /[.!?…]$/u.test(row.source.at(-1)?.text ?? "") && read >= row.source.length; // nothing to wait for
 		parts.forEach((part, k) => this.addTarget(row, part, {
-			read: each(facts)(k)?.read ?? read,
-			confidence: each(confidence)(k) ?? least,
-			logProb: each(log_prob)(k),
-			forced: !isOver && (each(facts)(k)?.forced ?? forced),
+			read: each(facts, k)?.read ?? read,
+			confidence: each(confidence, k) ?? least,
+			logProb: each(log_prob, k),
+			forced: !isOver && (each(facts, k)?.forced ?? forced),
 			at: performance.now(),
 			waits: row.waits.splice(0),
 		}));
 		this.mark(row, read);
-		this.follow();
+		this.drawn(row);
 	}
 
 	waited(facts) {
@@ -71,16 +71,16 @@ export class Transcript {
 	}
 
 	// The server's sentence may be shorter than what was heard: the rest begins the next one.
-	done({ source, reason, record }) {
+	done({ source, record }) {
 		const { row } = this;
 		if (!row) return null;
 		const own = source ? words(source) : row.source.map(({ text }) => text);
 		if (row.source.length < own.length) this.heard(own.slice(row.source.length)); // came too late to hear it
 		const rest = row.source.splice(own.length);
-		for (const { node, column } of rest) [node, column].forEach((one) => one?.remove());
-		Object.assign(row, { reason, record });
+		for (const { node } of rest) node.remove();
+		row.record = record;
 		this.end(row);
-		for (const { text, at } of rest) this.addSource(this.current(), { text, at });
+		for (const word of rest) this.addSource(word);
 		return row;
 	}
 
@@ -93,7 +93,6 @@ export class Transcript {
 		for (const row of this.rows) {
 			Object.assign(row.sourceLine, source);
 			Object.assign(row.targetLine, target);
-			row.gloss.dir = source.dir;
 		}
 	}
 
@@ -113,7 +112,7 @@ export class Transcript {
 		row.tail = make("span.tail");
 		row.sourceLine = make("p.source", source, row.tail);
 		row.targetLine = make("p.target", target);
-		row.gloss = make("div.gloss", { dir: source.dir });
+		row.gloss = make("div.gloss");
 		row.node = make("div.row.open", {}, row.button, row.sourceLine, row.targetLine, row.gloss);
 		this.rows.push(row);
 		this.list.append(row.node);
@@ -122,80 +121,84 @@ export class Transcript {
 
 	end(row) {
 		row.tail.textContent = "";
-		row.isDone = true;
-		this.mark(row, row.source.length);
+		this.mark(row, Infinity);
 		row.node.classList.remove("open");
 		this.row = null;
+		this.drawn(row);
 	}
 
-	addSource(row, word) {
+	addSource(word) {
+		const row = this.current();
 		word.node = make("span.s.ahead", {}, word.text);
 		row.tail.before(row.source.length ? " " : "", word.node);
 		row.source.push(word);
-		if (this.layout === "timing") this.addColumn(row, word);
 	}
 
 	addTarget(row, part, facts) {
 		const last = row.target.at(-1);
 		if (last && !/^\s/u.test(part)) { // the rest of a word
 			last.text += part;
-			for (const node of [last.node, last.under]) node?.append(part);
-			return;
+			return last.node.append(part);
 		}
 		const word = { ...facts, text: part.trim(), row };
 		word.node = make(`span.w.${ink(facts.confidence)}${facts.forced ? ".forced" : ""}`, {}, word.text);
 		word.node.word = word;
 		row.targetLine.append(last ? " " : "", word.node);
 		row.target.push(word);
-		if (this.layout === "timing") this.addUnder(row, word);
 	}
 
 	// Words heard since the last write are underlined: the wait that one can see.
 	mark(row, read = 0) {
 		row.read = Math.max(row.read, read);
-		row.source.forEach(({ node }, k) => node.classList.toggle("ahead", k >= row.read && !row.isDone));
+		row.source.forEach(({ node }, k) => node.classList.toggle("ahead", k >= row.read));
 	}
 
 	// ---- each word under what was heard
 
-	addColumn(row, word) {
-		const [source, target] = this.both();
-		word.under = make("span.target", target);
-		word.column = make("span.column", {}, make("span.source", source, word.text), word.under);
-		row.gloss.append(word.column);
-	}
-
-	addUnder(row, word) {
-		word.under = word.node.cloneNode(true);
-		word.under.word = word;
-		const column = Math.min(Math.max(word.read ?? 1, 1), row.source.length);
-		row.source[column - 1]?.under.append(word.under, " ");
-	}
-
-	show(layout) {
-		this.layout = this.list.dataset.layout = layout;
-		for (const row of this.rows) {
-			row.gloss.replaceChildren();
-			if (layout !== "timing") continue;
-			row.source.forEach((word) => this.addColumn(row, word));
-			row.target.forEach((word) => this.addUnder(row, word));
-		}
+	show(isTimed) {
+		this.isTimed = this.list.classList.toggle("timed", isTimed);
+		this.follows = false; // once at the end
+		this.rows.forEach((row) => this.drawn(row));
 		this.newest();
+	}
+
+	drawn(row) {
+		if (row && this.isTimed) row.gloss.replaceChildren(...this.columns(row), row.tail.cloneNode(true));
+		this.follow();
+	}
+
+	columns({ source, target, gloss }) {
+		const [from, to] = this.both();
+		gloss.dir = from.dir;
+		const under = source.map(() => make("span.target", to));
+		for (const word of target) {
+			const copy = Object.assign(word.node.cloneNode(true), { word });
+			under[Math.min(Math.max(word.read ?? 1, 1), under.length) - 1]?.append(copy, " ");
+		}
+		return source.map(({ text }, k) => make("span.column", {}, make("span.source", from, text), under[k]));
 	}
 
 	// ---- text stands still until it nears the lower edge; then it glides up once by a third
 
-	below() {
-		const last = this.rows.at(-1)?.node.getBoundingClientRect();
-		return last ? last.bottom - this.stage.getBoundingClientRect().bottom : -Infinity;
+	// The box that scrolls, and its lower edge: on a low screen it is the window.
+	frame() {
+		const { stage } = this;
+		if (getComputedStyle(stage).overflowY === "auto") return [stage, stage.getBoundingClientRect().bottom];
+		return [document.scrollingElement, innerHeight - 60]; // above the field
+	}
+
+	below([, edge] = this.frame()) {
+		return (this.rows.at(-1)?.node.getBoundingClientRect().bottom ?? -Infinity) - edge;
 	}
 
 	follow(least = -0.14) {
-		const { stage } = this;
-		const over = this.below() / stage.clientHeight;
-		if (!this.follows || over < least) return;
+		if (!this.follows) return;
+		const frame = this.frame();
+		const height = frame[0].clientHeight;
+		const over = this.below(frame) / height;
+		if (over < least) return;
 		this.gliding = performance.now() + 1200;
-		stage.scrollBy({ top: (over + 0.42) * stage.clientHeight, behavior: calm() ? "instant" : "smooth" });
+		frame[0].scrollBy({ top: (over + 0.42) * height, behavior: calm() ? "instant" : "smooth" });
 	}
 
 	scrolled() {

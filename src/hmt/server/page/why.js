@@ -1,4 +1,4 @@
-// Why did it wait? What had been heard when a word was written, and how confident the model was.
+// What had been heard when a word was written, and how confident the model was.
 
 import { make } from "./view.js";
 
@@ -10,10 +10,11 @@ export class Why {
 	}
 
 	show(word) {
-		for (const node of [this.word?.node, this.word?.under]) node?.classList.remove("chosen");
-		for (const node of [word.node, word.under]) node?.classList.add("chosen");
-		this.word = word;
 		const { row } = word;
+		this.word?.node.classList.remove("chosen");
+		word.node.classList.add("chosen");
+		for (const { row: changed } of [this.word ?? word, word]) this.transcript.drawn(changed);
+		this.word = word;
 		const at = row.target.indexOf(word);
 		const heard = row.source.map(({ text }) => text);
 		const read = Math.min(word.read ?? heard.length, heard.length);
@@ -25,12 +26,12 @@ export class Why {
 			make("p.heard", source, make("b", {}, heard.slice(0, read).join(" ")),
 				make("span.hidden", {}, " – written here – "), heard.slice(read).join(" ")),
 			make("ol.bars", {}, ...moments.map(([count, confidence], k) =>
-				this.bar(heard[count - 1] ?? "", confidence, limit, k === moments.length - 1, word.forced))),
+				this.bar(make("span", source, `… ${heard[count - 1] ?? ""}`), confidence, limit, k === moments.length - 1, word.forced))),
 			make("p.quiet", {}, this.summary(word, read, moments.length - 1, limit)));
 	}
 
 	step(label, arrow, word) {
-		const button = make("button", { type: "button", "aria-label": label }, arrow);
+		const button = make("button.bare", { "aria-label": label }, arrow);
 		button.disabled = !word;
 		button.onclick = () => {
 			this.show(word);
@@ -39,8 +40,7 @@ export class Why {
 		return button;
 	}
 
-	// Words heard and confidence at each moment at which it could be written, the last of which wrote it:
-	// all in the record of a finished sentence, before that what was reported on the way.
+	// Words heard and confidence at each moment up to the one that wrote it. A finished sentence has a record.
 	moments(word, at, read) {
 		const { record, target } = word.row;
 		const limit = record?.settings?.threshold ?? word.waits.at(-1)?.threshold ?? this.threshold();
@@ -60,7 +60,7 @@ export class Why {
 		const bar = make("span.bar", { "aria-hidden": "true" }, make("i"), make("em"));
 		bar.style.setProperty("--share", confidence);
 		bar.style.setProperty("--limit", limit);
-		return make(wrote ? "li.wrote" : "li", {}, make("span", {}, `… ${after}`), bar,
+		return make(wrote ? "li.wrote" : "li", {}, after, bar,
 			make("span", {}, wrote && forced ? "must" : percent(confidence)));
 	}
 
