@@ -61,8 +61,9 @@ def test_a_message_that_waits_is_not_taken_again_over_a_newer_connection(model: 
             created = first.events[0]["session"]
             await first.append("Lim. ", seq=1)
             await first.until("session.input_text.accepted")
-            await first.append(" ".join(words) + " ", seq=2)  # waits two seconds to be taken
             (session,) = server.service.sessions
+            goes_on = hold_up(session)
+            await first.append(" ".join(words) + " ", seq=2)
             while not session._taking.locked():
                 await asyncio.sleep(0.01)
             async with talking(server, "resume=1") as second:
@@ -70,13 +71,28 @@ def test_a_message_that_waits_is_not_taken_again_over_a_newer_connection(model: 
                 await second.send("session.resume", hmt={"token": token, "after": first_n(first)})
                 assert (await second.until("session.resumed"))["hmt"]["seq"] == 1
                 await second.append(" ".join(words) + " ", seq=2)
+                await asyncio.sleep(0.5)  # for the server to see it, while the first one waits
+                assert server.service._loop is not None
+                server.service._loop.call_soon_threadsafe(goes_on.set)
                 await second.finish()
                 assert second.events[-1]["hmt"]["words_in"] == 1 + len(words)
                 sources = [e["hmt"]["source"] for e in second.of("session.output_transcript.done")]
                 assert " ".join(sources).split()[-len(words) :] == words
 
-    with serving(model, words_per_second=2, burst_words=1) as server:
+    with serving(model) as server:
         asyncio.run(run(server))
+
+
+def hold_up(session: Any) -> asyncio.Event:
+    """Let words wait before they are queued, as those of a client that sends too fast."""
+    goes_on, say = asyncio.Event(), session._say
+
+    async def say_later(words: list[str], spoken: list[float] | None = None) -> None:
+        await goes_on.wait()
+        await say(words, spoken)
+
+    session._say = say_later
+    return goes_on
 
 
 def first_n(talk: Talk) -> int:
@@ -91,6 +107,7 @@ def test_who_never_asks_is_hung_up_on(model: Model) -> None:
 
     async def run(server: Running) -> None:
         async with talking(server, "room=aula") as talk:
+            server.server._doorkeeper = Doorkeeper(1.0)
             silent = socket.create_connection(("127.0.0.1", server.port))
             slow = socket.create_connection(("127.0.0.1", server.port))
             slow.sendall(b"GET /health/live HT")
@@ -103,7 +120,6 @@ def test_who_never_asks_is_hung_up_on(model: Model) -> None:
             assert await talk.finish(), "whoever speaks stays"
 
     with serving(model) as server:
-        server.server._doorkeeper = Doorkeeper(1.0)
         asyncio.run(run(server))
 
 
@@ -299,7 +315,7 @@ def test_a_broken_recogniser_is_answered_and_a_silent_one_leaves(model: Model) -
             assert await Talk(websocket).code() == 4408
         assert server.service.sidecars == 0
 
-    with serving(model, idle_seconds=5) as server:
+    with serving(model, idle_seconds=10) as server:
         asyncio.run(run(server))
 
 
