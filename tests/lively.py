@@ -133,6 +133,12 @@ def with_weights(system: System, other: System) -> System:
     return system
 
 
+def crosses(system: System[ConfigT, KnobsT, MemoryT]) -> list[Any]:
+    """The cross-attention of every decoder layer, of whatever class its system has."""
+    layers: Any = system.transformer.decoder
+    return [layer.cross for layer in layers]
+
+
 # ---- what to try them on
 
 

@@ -6,7 +6,15 @@ from functools import partial
 
 import pytest
 import torch
-from lively import DIMS, assert_padding_changes_nothing, enliven, padded_reads, pairs, streamed
+from lively import (
+    DIMS,
+    assert_padding_changes_nothing,
+    crosses,
+    enliven,
+    padded_reads,
+    pairs,
+    streamed,
+)
 from torch import Tensor
 
 from hmt.errors import UserError
@@ -169,8 +177,8 @@ def saturated(kind: str, seed: int) -> MMA:
     torch.manual_seed(seed)
     system = enliven(MMA(MMAConfig(DIMS, kind=kind)))
     with torch.no_grad():
-        for layer in system.transformer.decoder:
-            own = layer.cross.stop_query if kind == "lookback" else layer.cross.query
+        for cross in crosses(system):
+            own = cross.stop_query if kind == "lookback" else cross.query
             own.weight.mul_(1e6)
     return system
 
@@ -212,11 +220,8 @@ def constant(energy: float) -> MMA:
     torch.manual_seed(2)
     system = enliven(MMA(MMAConfig(DIMS)))
     with torch.no_grad():
-        for layer in system.transformer.decoder:
-            for linear, value in (
-                (layer.cross.stop_query, 1.0),
-                (layer.cross.stop_project, energy),
-            ):
+        for cross in crosses(system):
+            for linear, value in ((cross.stop_query, 1.0), (cross.stop_project, energy)):
                 linear.weight.zero_()
                 linear.bias.fill_(value)
     return system
@@ -257,8 +262,8 @@ def test_latency_losses_reach_the_stopping_probabilities(kind: str, weight: str)
     torch.manual_seed(7)
     system = MMA(MMAConfig(DIMS, kind=kind)).double().eval()
     system.validation_loss(pairs([7, 4], [6, 8])).parts[weight].sum().backward()
-    for layer in system.transformer.decoder:
-        own = layer.cross.stop_query if kind == "lookback" else layer.cross.query
+    for cross in crosses(system):
+        own = cross.stop_query if kind == "lookback" else cross.query
         assert own.weight.grad.abs().max() > 1e-6
 
 
