@@ -78,6 +78,25 @@ def test_cues_are_as_guides_ask(seed: int, width: int, height: int) -> None:
         assert shown == words
 
 
+def test_at_150_words_a_minute_a_reader_keeps_up() -> None:
+    """Sentences one after another, without a break. Planted bug: the time to read a cue counted
+    from its last word, so that it takes the time of the next one, which is then too fast."""
+    draw = random.Random(1)
+    captions, cues, now, firsts = Captions(), list[Cue](), 0.0, list[float]()
+    for n in range(200):
+        firsts.append(now + 0.4)
+        for _ in range(draw.randint(3, 9)):
+            now += 0.4
+            word = " " + "x" * draw.randint(2, 7)
+            cues += captions.take(written(word, now, is_whole=True, sentence=n))
+        cues += captions.take(Ended(n, now, "", "", 0, "punctuation"))
+    assert len(cues) == len(firsts)
+    speeds = [1000 * sum(map(len, cue.lines)) / (cue.end_ms - cue.start_ms) for cue in cues]
+    assert max(speeds) <= 17.5
+    lags = [cue.start_ms - 1000 * first for cue, first in zip(cues, firsts, strict=True)]
+    assert max(lags) <= 500
+
+
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 10**6))
 def test_both_files_are_read_back(seed: int) -> None:

@@ -117,7 +117,8 @@ class Captions:
         reading = sum(map(cells, self._layout.lines)) * 1000 // CHARACTERS_PER_SECOND
         if start - self._first_ms > LAG_MS:
             reading = round(reading / HURRIED)
-        end = max(start, self._last_ms) + reading
+        # All of a cue stands there from its start, so that is when a reader begins.
+        end = max(start + reading, self._last_ms)
         if next_ms is not None:
             end = min(end, next_ms - GAP_MS)
         end = min(max(end, start + LEAST_MS), start + MOST_MS)
