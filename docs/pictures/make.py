@@ -25,9 +25,12 @@ TALK = (
     "Ich möchte Ihnen für alles, was Sie für unser Land getan haben, von Herzen danken. "
 )
 OPEN = "Wann hast du zum letzten Mal mit "
-# chooses the word that waited longest, whichever the model makes it
-LONGEST_WAIT = """() => [...document.querySelectorAll(".row > .target .w")]
-    .reduce((one, two) => two.word.waits.length > one.word.waits.length ? two : one).click()"""
+# Chooses a word that had to be written, of the longest sentence: it waited as long as it could.
+LONGEST_WAIT = """() => {
+    const wait = ({ word: { forced, row } }) => forced ? row.source.length : 0;
+    [...document.querySelectorAll(".row:not(.open) > .target .w")]
+        .reduce((one, two) => wait(two) > wait(one) ? two : one).click();
+}"""
 
 
 @contextmanager
