@@ -3,10 +3,12 @@
 Each is refused by a UserError, within seconds and without the memory that it asks for.
 """
 
+import contextlib
 import gzip
 import json
 import resource
 import shutil
+import struct
 import sys
 import tracemalloc
 import zipfile
@@ -31,6 +33,7 @@ from hmt.evaluation.talks import Held
 from hmt.models.fairseq.checkpoint import read_checkpoint
 from hmt.models.fairseq.convert import import_system
 from hmt.models.model import PRETRAINED
+from hmt.models.weights import read_weights
 from hmt.streaming.events import Notice
 from hmt.text.corpus import read_data
 from hmt.text.lines import scan
@@ -117,6 +120,16 @@ def embedding(*shape: int) -> torch.Tensor:
 def save_checkpoint(path: Path, tensors: dict[str, torch.Tensor]) -> Path:
     torch.save({"model": tensors, "args": {"encoder_attention_heads": 2}}, path)
     return path
+
+
+@pytest.mark.parametrize("kind, bits", [("F4", 4), ("F6_E2M3", 6), ("F8_E8M0", 8), ("X9", 8)])
+def test_weights_of_a_rare_kind_are_read_or_refused(tmp_path: Path, kind: str, bits: int) -> None:
+    entry = {"dtype": kind, "shape": [8], "data_offsets": [0, bits]}
+    header = json.dumps({"w": entry}).encode()
+    path = tmp_path / "weights"
+    path.write_bytes(struct.pack("<Q", len(header)) + header + bytes(bits))
+    with contextlib.suppress(UserError):
+        assert read_weights(path)["w"].numel() == 8
 
 
 def test_one_number_repeated_is_no_weight(tmp_path: Path) -> None:

@@ -61,9 +61,14 @@ def read_weights(path: Path) -> Tensors:
     with _opened(path) as file:
         expected = (file.metadata() or {}).get(DIGEST)
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    if expected is not None and expected != digest(tensors):
+    try:
+        is_other = expected is not None and expected != digest(tensors)
+        name = not_finite(tensors)
+    except NotImplementedError as error:  # four bits, which torch can hold and not compute with
+        raise UserError(f"{path} has weights of a kind that cannot be used ({error}).") from None
+    if is_other:
         raise UserError(f"{path} is damaged: its weights are not those that were written {RESTORE}")
-    if (name := not_finite(tensors)) is not None:
+    if name is not None:
         raise UserError(f"{path} is damaged: its weights {name} are not all finite {RESTORE}")
     return tensors
 
