@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from lively.naive_hmt import lively_hmt
+from lively import lively_hmt
 
 from hmt.models.model import Model
 from hmt.streaming import sentence as sentence_module

@@ -131,7 +131,7 @@ def test_half_precision_sums_in_single() -> None:
 def test_autocast_multiplies_in_half_precision_both_ways() -> None:
     """Planted bug: the backward pass multiplies in single precision, at half the speed."""
     case = random_case(64, 16, 300, torch.float32)
-    seen = set()
+    seen: set[torch.dtype] = set()
 
     class Products(TorchDispatchMode):
         def __torch_dispatch__(

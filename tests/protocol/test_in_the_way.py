@@ -13,7 +13,7 @@ from hmt import files
 from hmt.errors import UserError
 from hmt.evaluation.evaluate import read_parallel
 from hmt.models.fairseq.convert import make_tokenizers, read_dictionary
-from hmt.server.transcripts import Files
+from hmt.server.transcripts import Files, Shelf
 from hmt.text import lines, prepare
 from hmt.text.lines import TextFile
 
@@ -173,7 +173,7 @@ def test_captions_of_a_room_neither_wait_nor_follow(
             os.mkfifo(tmp_path / name)
         else:
             (tmp_path / name).symlink_to(tmp_path / "victim")
-    captions = Files(tmp_path, "aula.en")
+    captions = Files(Shelf(tmp_path), "aula.en")
     captions.append("vtt", "a cue\n", "WEBVTT\n")
     captions.show("now shown")
     assert (tmp_path / "victim").read_text() == "mine"

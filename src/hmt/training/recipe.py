@@ -231,7 +231,7 @@ def _override(table: Table, override: str) -> None:
     at: Any = table
     for depth, key in enumerate(keys[:-1]):
         if isinstance(at, list):
-            if not key.isdigit() or not 1 <= int(key) <= len(at):
+            if not key.isdecimal() or not 1 <= int(key) <= len(at):
                 raise UserError(
                     f'"{override}": there is no stage {key}; this recipe has 1 to {len(at)}.'
                 )
