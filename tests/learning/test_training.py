@@ -138,7 +138,7 @@ def test_overrides_are_toml_values(tmp_path: Path, override: str, value: Any) ->
 @pytest.mark.parametrize(
     "override",
     ["updates", "=3", "training.=3", "training.updates=[", "training.updates=many", "a.b=1",
-     "output.x=1", "stage.3.training.updates=1", "training.updates=", "output=a\nseed=9"],
+     "output.x=1", "stage.3.training.updates=1", "stage.².training.updates=1", "training.updates=", "output=a\nseed=9"],
 )  # fmt: skip
 def test_a_wrong_override_is_refused(tmp_path: Path, override: str) -> None:
     with pytest.raises(UserError):
