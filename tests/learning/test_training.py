@@ -138,11 +138,20 @@ def test_overrides_are_toml_values(tmp_path: Path, override: str, value: Any) ->
 @pytest.mark.parametrize(
     "override",
     ["updates", "=3", "training.=3", "training.updates=[", "training.updates=many", "a.b=1",
-     "output.x=1", "stage.3.training.updates=1", "stage.².training.updates=1", "training.updates=", "output=a\nseed=9"],
+     "output.x=1", "stage.3.training.updates=1", "training.updates=", "output=a\nseed=9"],
 )  # fmt: skip
 def test_a_wrong_override_is_refused(tmp_path: Path, override: str) -> None:
     with pytest.raises(UserError):
         load_recipe(write_recipe(tmp_path, RECIPE), [override])
+
+
+@pytest.mark.parametrize("stage", ["0", "3", "²", "x"])
+def test_a_stage_that_is_not_there_cannot_be_set(tmp_path: Path, stage: str) -> None:
+    """Planted bug: ² is taken for a digit, and for a number."""
+    path = write_recipe(tmp_path, RECIPE + "\n[[stage]]\n[[stage]]\n")
+    assert len(load_recipe(path, ["stage.2.training.updates=7"]).stages) == 2
+    with pytest.raises(UserError, match=f"there is no stage {stage}; this recipe has 1 to 2"):
+        load_recipe(path, [f"stage.{stage}.training.updates=7"])
 
 
 def test_stages_are_laid_over_the_recipe() -> None:
