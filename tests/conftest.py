@@ -17,8 +17,12 @@ SERVER_SECONDS = 300.0  # the most that a test of the server may take
 
 
 def pytest_configure() -> None:
-    """One thread, read by torch when it is first imported: two workers share two cores."""
+    """One thread, read by torch when it is first imported: two workers share two cores.
+
+    A shell that starts the tests in the background has them ignore Ctrl-C, and all they start too.
+    """
     os.environ["OMP_NUM_THREADS"] = "1"
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
