@@ -276,8 +276,8 @@ def test_readers_of_growing_captions_count_and_leave(model: Model) -> None:
             url = f"{server.http}/v1/rooms/aula/captions.txt"
             async with httpx.AsyncClient(timeout=SECONDS) as client:
                 async with client.stream("GET", f"{url}?follow=1") as follower:
-                    async for _ in follower.aiter_text():
-                        break
+                    texts = follower.aiter_text()  # forgotten, it would hang up
+                    assert await anext(texts)
                     assert (await client.get(url)).status_code == 429
                 while server.service.listeners._counts:
                     await asyncio.sleep(0.05)
