@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Everyday German-English sentences for the model that ships: only the lines whose origin is `anki`
+# Everyday German-English sentences: only the lines whose origin is `anki`
 # (CC BY 2.0 FR, tatoeba.org / manythings.org).  runs/tatoeba/data holds them as they are,
 # runs/tatoeba/spoken with more as they are heard (spoken.py), in the same vocabulary.
 #   bash recipes/tatoeba/prepare.sh FOLDER      FOLDER holds train.{de,en,origin}.gz and dev.{de,en}

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The model that ships, from the data to the directory: some three hours of one core.
+# The model that shipped before recipes/german-english, from the data to the directory: some three hours of one core.
 # Stopped at any time, the same command goes on where it was.
 #   bash recipes/tatoeba/train.sh FOLDER      FOLDER as for prepare.sh
 set -euo pipefail

@@ -24,9 +24,9 @@ logger = logging.getLogger(__name__)
 
 GERMAN = (
     "Ich habe gestern keine Zeit gehabt, weil ich arbeiten musste.",
-    "Meine Schwester hat den ganzen Abend mit ihren Freunden gespielt.",
     "Kannst du mir bitte sagen, wo der Bahnhof ist?",
-    "Wenn es morgen regnet, bleiben wir zu Hause.",
+    "Herr Präsident, ich möchte der Kommission für ihren Bericht danken.",
+    "Mein Name ist Julia Schneider, meine Telefonnummer ist 0171 4582936.",
 )
 ON_SCREEN = (
     "German arrives word by word; below each word is the English that was shown after it.\n"
