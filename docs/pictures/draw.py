@@ -17,7 +17,7 @@ from hmt.cli.demo import GERMAN
 
 HERE = Path(__file__).parent
 DOCS = HERE.parent
-EXPLAINED = "Ich habe gestern keine Zeit gehabt."
+EXPLAINED = "Hast du gestern das Spiel gesehen?"
 CASE = "Ich habe gestern mit meinem Bruder Fußball gespielt."
 CELL, LINE, MARGIN, BAR = 9.7, 21, 16, 34  # pixels; the widest of the fonts is 0.602 em
 WIDTH_CELLS = 84
@@ -83,7 +83,7 @@ def main() -> None:
     """All of them."""
     model = hmt.load()
     (DOCS / "demo.svg").write_text(demo(model.session()), encoding="utf-8")
-    save_figure(picture(explain(model, EXPLAINED)), HERE / "explain.svg")
+    save_figure(picture(explain(model, EXPLAINED, lower=2)), HERE / "explain.svg")
     save_figure(picture(explain(model, CASE)), DOCS / "analysis" / "case.svg")
 
 
