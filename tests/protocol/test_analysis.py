@@ -543,3 +543,16 @@ def test_records_with_reads_past_the_end_are_refused() -> None:
         explain_record(record(reads=[2, 3, 6, 8, 9]))
     with pytest.raises(UserError, match="not an explanation"):
         Explanation.from_json('{"format": 1}')
+
+
+def test_an_explanation_without_a_written_state_is_refused() -> None:
+    """Planted bug: StopIteration while the page is drawn."""
+    token = {"text": "see", "word": 0, "reads": 1}
+    state = {"moment": 1, "role": "../../x", "confidence": 0.9}
+    values = {"source": "a", "prediction": "see", "reference": None, "source_words": ["a"]}
+    values |= {"target_words": ["see"], "source_tokens": [{"text": "a", "word": 0}]}
+    values |= {"settings": {}, "attention": "", "format": 1}
+    for states in ([], [state], [state | {"role": "selected"}] * 2):
+        text = json.dumps({**values, "target_tokens": [{**token, "states": states}]})
+        with pytest.raises(UserError, match=r'"see" needs one state that is selected'):
+            Explanation.from_json(text)

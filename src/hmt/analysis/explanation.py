@@ -93,7 +93,11 @@ class Explanation:
             if values.get("format") != FORMAT:
                 given = shortened(values.get("format"))
                 raise UserError(f"it has format {given}, this version reads {FORMAT}.")
-            return from_plain(cls, values)
+            explanation = from_plain(cls, values)
+            for token in explanation.target_tokens:
+                if sum(state.role == SELECTED for state in token.states) != 1:
+                    raise UserError(f"{shortened(token.text)} needs one state that is {SELECTED}.")
+            return explanation
         except UserError as error:
             reason = str(error).rstrip(".")
             raise UserError(
