@@ -549,7 +549,8 @@ def test_an_explanation_without_a_written_state_is_refused() -> None:
     """Planted bug: StopIteration while the page is drawn."""
     token = {"text": "see", "word": 0, "reads": 1}
     state = {"moment": 1, "role": "../../x", "confidence": 0.9}
-    values = {"source": "a", "prediction": "see", "reference": None, "source_words": ["a"]}
+    values: dict[str, Any] = {"source": "a", "prediction": "see", "reference": None}
+    values |= {"source_words": ["a"]}
     values |= {"target_words": ["see"], "source_tokens": [{"text": "a", "word": 0}]}
     values |= {"settings": {}, "attention": "", "format": 1}
     for states in ([], [state], [state | {"role": "selected"}] * 2):
