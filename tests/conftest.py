@@ -34,6 +34,20 @@ def shared() -> Path:
     return folder
 
 
+@pytest.fixture
+def impatient() -> Iterator[None]:
+    """Whoever waits for a pipe, or reads a device without end, is interrupted."""
+
+    def give_up(number: int, frame: FrameType | None) -> None:
+        raise AssertionError("it waits for ever")
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.alarm(60)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
 @pytest.fixture(scope="session")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folder with toy text, prepared data and a trained run, made by the commands themselves."""

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -238,20 +238,6 @@ def test_a_planted_link_to_a_directory_is_refused(
     with pytest.raises(UserError, match="symbolic link, which a run does not follow"):
         train(tiny.recipe(data, output))
     assert contents(tmp_path / "victim") == before
-
-
-@pytest.fixture
-def impatient() -> Iterator[None]:
-    """Whoever waits for a pipe is interrupted."""
-
-    def give_up(number: int, frame: Any) -> None:
-        raise AssertionError("it waits for ever")
-
-    before = signal.signal(signal.SIGALRM, give_up)
-    signal.alarm(60)
-    yield
-    signal.alarm(0)
-    signal.signal(signal.SIGALRM, before)
 
 
 def plant_pipe(path: Path) -> None:

@@ -1,10 +1,7 @@
 """What others put in the way: pipes for any input, links among results, text that grows."""
 
 import os
-import signal
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from command_line import TEST, TEXT, VALID, WORDS, Call, contents
@@ -16,20 +13,6 @@ from hmt.models.fairseq.convert import make_tokenizers, read_dictionary
 from hmt.server.transcripts import Files, Shelf
 from hmt.text import lines, prepare
 from hmt.text.lines import TextFile
-
-
-@pytest.fixture
-def impatient() -> Iterator[None]:
-    """Whoever waits for a pipe, or reads a device without end, is interrupted."""
-
-    def give_up(number: int, frame: Any) -> None:
-        raise AssertionError("it waits for ever")
-
-    before = signal.signal(signal.SIGALRM, give_up)
-    signal.alarm(60)
-    yield
-    signal.alarm(0)
-    signal.signal(signal.SIGALRM, before)
 
 
 def is_sentence(err: str) -> bool:

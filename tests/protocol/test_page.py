@@ -358,10 +358,8 @@ def test_downloads(visit: Visit, tmp_path: Path) -> None:
     assert " ".join(record.prediction for record in records).split() == words
 
 
-def test_a_lost_connection_costs_no_word(visit: Visit) -> None:
-    whole = visit()
-    say(whole, f"{SENTENCE} ")
-    sentences_done(whole, 1)
+def watched(visit: Visit) -> tuple[Any, list[Any]]:
+    """A live page, and its connections, which a test may cut."""
     page = visit("?none")
     routes: list[Any] = []
 
@@ -372,6 +370,14 @@ def test_a_lost_connection_costs_no_word(visit: Visit) -> None:
     page.route_web_socket(re.compile("realtime"), connect)
     page.reload()
     wait_for(page, "document.body.dataset.state === 'live'")
+    return page, routes
+
+
+def test_a_lost_connection_costs_no_word(visit: Visit) -> None:
+    whole = visit()
+    say(whole, f"{SENTENCE} ")
+    sentences_done(whole, 1)
+    page, routes = watched(visit)
     start, rest = SENTENCE[:30].rsplit(" ", 1)[0], SENTENCE[:30].rsplit(" ", 1)[1] + SENTENCE[30:]
     say(page, f"{start} ")
     wait_for(page, "document.querySelectorAll('.row .w').length > 0")
@@ -596,16 +602,7 @@ def test_on_a_phone_the_dial_and_the_reasons_are_two_sheets(visit: Visit) -> Non
 
 
 def test_messages_move_nothing(visit: Visit) -> None:
-    page = visit("?none")
-    routes: list[Any] = []
-
-    def connect(route: Any) -> None:
-        routes.append(route)
-        route.connect_to_server()
-
-    page.route_web_socket(re.compile("realtime"), connect)
-    page.reload()
-    wait_for(page, "document.body.dataset.state === 'live'")
+    page, routes = watched(visit)
     parts = """() => ["stage", "form"].map((id) => document.getElementById(id))
         .map(({ offsetTop, offsetHeight }) => offsetTop + offsetHeight)"""
     before = page.evaluate(parts)

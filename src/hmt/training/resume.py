@@ -70,7 +70,7 @@ def _difference(old: dict[str, Any], new: dict[str, Any], position: Position) ->
     for number in range(position.stage + 1):
         free = FREE if number == position.stage else FREE - {"updates"}
         before = DEFAULTS | _flat(old["stage"][number])
-        after = DEFAULTS | _flat(new["stage"][number])
+        after = _flat(new["stage"][number])
         for key in sorted({*before, *after}):
             if key.startswith("model.knobs.") or key.removeprefix("training.") in free:
                 continue
