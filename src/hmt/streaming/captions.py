@@ -18,6 +18,10 @@ HURRIED = 1.5  # faster by this factor while captions lag behind the speaker
 LAG_MS = 500  # which is when a cue begins this much later than its first word was written
 SILENCE_MS = 1500  # without a new word, a cue is complete
 ARROW = re.compile("-{2,}>")  # would read as a line of times; of "--->", one dash off leaves one
+# SubRip cannot escape what players take for markup ("<b>", "{\an8}"): a character without width
+# after the bracket makes it text.
+MARKUP = re.compile(r"<(?=[/a-zA-Z])|\{(?=\\)")
+WORD_JOINER = "\u2060"
 TIMINGS = ("live", "source")  # when a word was written, or when what it translates was spoken
 
 
@@ -145,7 +149,7 @@ def pieces(word: str, width: int) -> list[str]:
 
 def srt(cue: Cue) -> str:
     """A cue of a SubRip file."""
-    text = "\n".join(ARROW.sub("->", line) for line in cue.lines)
+    text = MARKUP.sub(rf"\g<0>{WORD_JOINER}", "\n".join(ARROW.sub("->", x) for x in cue.lines))
     return f"{cue.number}\n{_clock(cue.start_ms, ',')} --> {_clock(cue.end_ms, ',')}\n{text}\n\n"
 
 
