@@ -164,8 +164,8 @@ def test_text_is_escaped() -> None:
 def test_no_player_takes_text_of_subrip_for_markup() -> None:
     cue = Cue(1, 0, 1000, (r"<i>x</i> 3 < 4 {\an8}", "{y}"))
     assert srt(cue).split("\n")[2:4] == [
-        "<\u2060i>x<\u2060/i> 3 < 4 {\u2060\\an8}",
-        "{y}",
+        "<\u2060i>x<\u2060/i> 3 < 4 (\\an8)",
+        "(y)",
     ]
 
 

@@ -18,10 +18,11 @@ HURRIED = 1.5  # faster by this factor while captions lag behind the speaker
 LAG_MS = 500  # which is when a cue begins this much later than its first word was written
 SILENCE_MS = 1500  # without a new word, a cue is complete
 ARROW = re.compile("-{2,}>")  # would read as a line of times; of "--->", one dash off leaves one
-# SubRip cannot escape what players take for markup ("<b>", "{\an8}"): a character without width
-# after the bracket makes it text.
-MARKUP = re.compile(r"<(?=[/a-zA-Z])|\{(?=\\)")
+# SubRip cannot escape what players take for markup.  A character without width makes "<b>" text;
+# what is in braces many of them hide, whatever it is, so braces become parentheses.
+TAG = re.compile("<(?=[/a-zA-Z])")
 WORD_JOINER = "\u2060"
+BRACES = str.maketrans("{}", "()")
 TIMINGS = ("live", "source")  # when a word was written, or when what it translates was spoken
 
 
@@ -149,7 +150,8 @@ def pieces(word: str, width: int) -> list[str]:
 
 def srt(cue: Cue) -> str:
     """A cue of a SubRip file."""
-    text = MARKUP.sub(rf"\g<0>{WORD_JOINER}", "\n".join(ARROW.sub("->", x) for x in cue.lines))
+    text = "\n".join(ARROW.sub("->", line).translate(BRACES) for line in cue.lines)
+    text = TAG.sub("<" + WORD_JOINER, text)
     return f"{cue.number}\n{_clock(cue.start_ms, ',')} --> {_clock(cue.end_ms, ',')}\n{text}\n\n"
 
 
