@@ -7,7 +7,7 @@ from hmt.text.sentences import OPENING
 from hmt.text.spoken import spoken_tokens
 from hmt.text.tokenizer import Tokenizer
 
-LEAST_BORDER = 0.5  # probability of a border that ends a sentence
+LEAST_BORDER = 0.4  # probability of a border that ends a sentence
 
 
 class Segmentation:
@@ -22,6 +22,11 @@ class Segmentation:
         self._segmenter, self._tokenizer = segmenter, tokenizer
         self._memory: Tensor | None = None
         self._is_written = False
+
+    @property
+    def is_listening(self) -> bool:
+        """Whether it decides where this sentence ends."""
+        return self._memory is not None and not self._is_written
 
     def opens_sentence(self, word: str) -> bool:
         """Hear the next word; return whether a new sentence begins with it."""

@@ -148,8 +148,11 @@ class OpenSentence:
     def border_at_full_stop(self, least_end: float) -> Border | None:
         """Where the sentence ended, if the full stop just written ends one.
 
-        It does where the source has no punctuation, and the model agrees that the text is complete.
+        It does where the source has no punctuation, and the model agrees that the text is complete;
+        not where a segmenter listens, which knows better.
         """
+        if self._segmentation is not None and self._segmentation.is_listening:
+            return None
         read = self.words_read(self.stream.reads[-1])
         last = self.text.split()[-1] if self.text else ""
         if not ends_sentence(last) or self._promises_full_stop(read):
