@@ -9,7 +9,7 @@ from hmt.streaming.record import Record
 
 
 def read_records(path: str | Path) -> list[Record]:
-    """All records of a file; a wrong line is named by its number."""
+    """All records of a file; errors name the line."""
     records = []
     for place, line in numbered_lines(path):
         try:
