@@ -191,7 +191,7 @@ def _is_occupied(output: Path) -> bool:
 
 
 def _is_begun(output: Path) -> bool:
-    """Whether anything was measured; a run may have stopped at a first sentence of excess length."""
+    """Whether anything was measured; a run may have stopped at an overlong sentence."""
     return any(path.stat().st_size for path in output.glob("*/records*"))
 
 

@@ -132,7 +132,7 @@ class Held:
 
 
 class Listener:
-    """Records each written word once it is complete, and the number of source words given by then."""
+    """Records each written word once it is complete, with the source words given by then."""
 
     def __init__(self) -> None:
         self.given = 0  # source words
