@@ -273,7 +273,7 @@ def test_a_directory_in_which_nothing_was_measured_can_be_used_again(
 ) -> None:
     (world / "long.source").write_text("al brano .\n" + "al " * 5000 + "\n")
     answer = hmt("evaluate", "run", "--source", "long.source", "--output", "again")
-    assert answer.code == 2 and "cut it into sentences" in answer.err
+    assert answer.code == 2 and "split it into sentences" in answer.err
     assert hmt("evaluate", "run", *TEST, "--output", "again", *SHORT).code == 0
     answer = hmt("evaluate", "run", *TEST[:2], "--output", "again", *SHORT)
     assert answer.code == 2 and "other text" in answer.err

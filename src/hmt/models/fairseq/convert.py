@@ -21,9 +21,9 @@ from hmt.text.tokenizer import Tokenizer, bpe_tokenizer_from_codes, word_tokeniz
 
 log = logging.getLogger(__name__)
 
-# Row 0 says "do not select", row 1 "select"; its input is [state : mean of the source states].
+# Row 0 means "do not select", row 1 "select"; its input is [state : mean of the source states].
 SELECTION = "decoder.transition_proj.weight"
-# Settings under which wait-k models of that time keep their k.
+# Settings in which wait-k models of that time store their k.
 LAGS = ("waitk_lagging", "waitk")
 OVERWRITES = " #fairseq:overwrite"
 CAUSAL = (
