@@ -37,7 +37,7 @@ def token_latency(records: Sequence[Record]) -> PerSentence:
 
 def word_latency(instances: Sequence[Instance]) -> PerSentence:
     """Latency per sentence in words (or the unit of the log), without end tokens (N)."""
-    # Means over the timed sentences only would compare with nothing: all are timed, or none.
+    # Means over the timed sentences only would be comparable to nothing: all must be timed.
     timed = all(instance.elapsed is not None or not instance.delays for instance in instances)
     return [
         _latency(
@@ -181,7 +181,7 @@ def _latency_part(scored: Sentences, values: Mapping[str, Any]) -> dict[str, Any
 
 
 def _skipped(values: PerSentence) -> dict[str, int]:
-    """Sentences without a value: nothing written or no source; for YAAL all written too late."""
+    """Sentences without a value: nothing written or no source; for YAAL, all written too late."""
     return {
         "sentences": sum(value is None for value in values),
         "YAAL": sum(value is None or value["YAAL"] is None for value in values),

@@ -1,7 +1,7 @@
 """A weights file: named tensors as .safetensors, read, written, copied into a system, averaged.
 
 Its header has a digest of the tensors, so that a single flipped bit is noticed; files of other
-tools, which have none, are read without that check. Weights that are not finite are neither written nor
+tools, which have none, are read without that check. Weights that are not finite are neither
 written nor read.
 """
 
