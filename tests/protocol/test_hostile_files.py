@@ -382,10 +382,10 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [
         ("train.source.tokens", 3, 60_000, "has the id 60000, but the tokenizer"),
         ("train.target.tokens", 0, 60_000, "has the id 60000, but the tokenizer"),
-        ("train.target.offsets", 2, -5, "do not rise"),
-        ("train.source.offsets", 2, 2**62, "do not rise"),
-        ("train.source.offsets", 0, 1, "speaks of"),
-        ("train.source.offsets", -1, 2**62, "speaks of"),
+        ("train.target.offsets", 2, -5, "do not increase"),
+        ("train.source.offsets", 2, 2**62, "do not increase"),
+        ("train.source.offsets", 0, 1, "expects"),
+        ("train.source.offsets", -1, 2**62, "expects"),
     ],
 )
 def test_numbers_out_of_place_in_prepared_data(
