@@ -26,7 +26,7 @@ Interval = tuple[float, float]
 
 @dataclass(frozen=True)
 class Axes:
-    """What is drawn against what: a quality, and a latency metric in one of the conventions."""
+    """The two axes: a quality, and a latency metric in one of the conventions."""
 
     quality: str
     convention: str
@@ -57,7 +57,7 @@ class Axes:
 
     @property
     def latency_name(self) -> str:
-        """As on the axis of a figure."""
+        """The label of the axis of a figure."""
         if self.metric in ("AP", "LongAP"):
             return f"{self.metric} (share of the source, {self.convention}s)"
         return f"{self.metric} ({self.convention}s)"
@@ -72,7 +72,7 @@ class CurvePoint:
     latency_interval: Interval | None = None
     quality_interval: Interval | None = None
     settings: dict[str, Any] = field(default_factory=dict)
-    values: dict[str, float] = field(default_factory=dict)  # bleu, token.AL and so on: all it has
+    values: dict[str, float] = field(default_factory=dict)  # all its numbers: bleu, token.AL, ...
 
 
 @dataclass(frozen=True)
@@ -97,9 +97,9 @@ def read_curves(directories: Sequence[Path], axes: Axes, labels: Sequence[str] =
 
 
 def read_curve(directories: Sequence[Path], axes: Axes, label: str) -> Curve:
-    """One curve of all points of some directories, from low to high latency.
+    """One curve through the points of all directories, from low to high latency.
 
-    Several directories are several models, as of systems that are trained once per latency.
+    Several directories are several models, as with systems that are trained once per latency.
     """
     read = [_read(path, axes) for path in directories]
     points = sorted((p for found, _ in read for p in found), key=lambda point: point.latency)
@@ -123,7 +123,7 @@ def by_setting(curve: Curve, knob: str) -> list[Curve]:
 
 
 def _folder_names(directories: Sequence[Path]) -> list[str]:
-    # a name in another encoding than UTF-8 could be neither drawn nor written
+    # a name that is not UTF-8 could be neither drawn nor written
     names = [path.resolve().name.encode("utf-8", "replace").decode() for path in directories]
     return [
         name if names.count(name) == 1 else str(path)

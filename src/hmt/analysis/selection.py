@@ -87,7 +87,7 @@ def _states(pair: Forced) -> Iterator[tuple[int, float, bool, int]]:
     if not all(name in pair for name in ("moments", "confidence", "correct")):
         raise UserError(
             "The model shows no confidence of its states; this analysis is for systems that do, "
-            "as HMT, and for what `hmt score` of this version prints."
+            "such as HMT, and for output of this version of `hmt score`."
         )
     for confidences, corrects in zip(pair["confidence"], pair["correct"], strict=True):
         for place, (confidence, is_correct) in enumerate(zip(confidences, corrects, strict=True)):
@@ -124,7 +124,7 @@ def _log(probability: float) -> float:
 def bleu_by_selection(
     records: Sequence[Record], groups: int = 4, resamples: int = 1000
 ) -> list[Group]:
-    """BLEU of equally many sentences each, from the least to the most probable selections."""
+    """BLEU of groups of equal size, from the least to the most probable selections."""
     if len(records) < groups:
         raise UserError(f"There are {len(records)} records; {groups} groups need as many.")
     if any(record.reference is None for record in records):
