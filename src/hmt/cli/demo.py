@@ -79,7 +79,7 @@ def demo(
     ),
     lower: int | None = typer.Option(
         None,
-        help="Source tokens to read before the first word is written: more is later and better. "
+        help="Source tokens to read before the first word is written: higher is later and better. "
         "Default: that of the model.",
     ),
     learns: bool = typer.Option(

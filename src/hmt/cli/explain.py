@@ -49,7 +49,7 @@ def explain(
     """Show why the model waited, word by word.
 
     For every target word: the moments at which it could have been written, what would have been
-    written then, and where the model looked. A record alone has reads and confidences; with the
+    written then, and where the model looked. A record alone shows reads and confidences; with the
     model that made it, everything.
 
     \b

@@ -29,9 +29,7 @@ DATA = typer.Option(
     Path("data/multi30k-de-en"),
     help="Folder of the text: train.de.gz, val.de, test_2016_flickr.de, and the same in en.",
 )
-RUNS = typer.Option(
-    Path("runs/multi30k"), help="Folder of the runs; finished ones are taken as they are."
-)
+RUNS = typer.Option(Path("runs/multi30k"), help="Folder of the runs; finished ones are reused.")
 OUTPUT = typer.Option(
     Path("runs/paper"), help="Folder of evaluations, analyses and logs of the steps."
 )
@@ -70,13 +68,13 @@ def paper(
         False, "--dry-run", help="Show what would run and about how long, and run nothing."
     ),
     no_train: bool = typer.Option(
-        False, "--no-train", help="Train nothing; evaluate and analyse the runs that are there."
+        False, "--no-train", help="Train nothing; evaluate and analyse existing runs."
     ),
 ) -> int:
     """Make the HMT paper's figures and tables in small.
 
-    A report shows them beside the paper's. What is done is not done again: repeat the command to
-    resume. One failed step stops only those that need it.
+    A report shows them beside the paper's. Finished steps are not repeated: run the command again
+    to resume. One failed step stops only those that need it.
 
     \b
     Examples:
@@ -105,7 +103,7 @@ def paper(
                 steps, ledger, output / "logs", display, in_a_process, trains=not no_train
             )
     finally:
-        # whatever happened, the report shows what is there
+        # whatever happened, the report shows the existing results
         _report(place, PARTS, ledger, report)
     failed = [o for o in outcomes if o.status == "failed"]
     for outcome in failed:
@@ -121,10 +119,10 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 
 def _check_texts(parts: "Sequence[Part]", place: "Place", names: Sequence[str]) -> None:
-    """Refuse text that is not there; parts that need text nobody named are left out aloud."""
+    """Refuse text that does not exist; parts whose text was not named are skipped and logged."""
     for option, path in {"data": place.data, **place.texts}.items():
         if not path.is_dir():
-            raise UserError(f"{path} is no folder; name that of the text with --{option}.")
+            raise UserError(f"{path} is not a folder; name the folder of the text with --{option}.")
     for part in parts:
         if lacking := part.lacks(place):
             told = " and ".join(f"--{option} DIR" for option in lacking)
@@ -145,7 +143,7 @@ def _report(place: "Place", parts: "Sequence[Part]", ledger: "Ledger", path: Pat
 
 
 def _plan(parts: "Sequence[Part]", place: "Place", ledger: "Ledger") -> Iterator[str]:
-    """What would run in this order, and the time that each part still needs."""
+    """What would run, in order, and the time that each part still needs."""
     from hmt.paper.pace import pace
     from hmt.paper.parts.shown import duration
     from hmt.paper.plan import DONE, ordered, planned, with_all_texts
@@ -223,7 +221,7 @@ class Lines:
         logger.info("%d/%d %s%s%s", number, total, step.name, about, whole)
 
     def tick(self, line: str) -> None:
-        """Nothing: a log file has no use for it."""
+        """Do nothing: a log file needs no ticks."""
 
     def end(self, outcome: "Outcome") -> None:
         if outcome.why:
