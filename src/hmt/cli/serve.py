@@ -27,7 +27,7 @@ DELAY = typer.Option(250, min=1, max=3_600_000, help="p95 delay above which no s
 WORDS = typer.Option(20, min=1, max=10_000, help="Words per second of one session.")
 IDLE = typer.Option(600, min=1, max=31_536_000, help="Silence after which a session ends.")
 GATHER = typer.Option(0.0, min=0, max=10_000, help="Pause before a round when many are live.")
-LOG_TEXT = typer.Option(False, "--log-text", help="Log what is said and written.")
+LOG_TEXT = typer.Option(False, "--log-text", help="Log source and translation.")
 DRAIN = typer.Option(20.0, min=0, max=86_400, help="Time for open sentences on SIGTERM.")
 
 

@@ -1,4 +1,4 @@
-"""From what rounds wrote to what clients read: deltas, ends of sentences, whole words."""
+"""From the output of rounds to client events: deltas, ends of sentences, whole words."""
 
 from collections.abc import Iterable, Sequence
 
@@ -17,7 +17,7 @@ from hmt.streaming.events import Written
 
 
 class WholeWords:
-    """Holds back what may still grow by a piece."""
+    """Holds back words that may still grow by a piece."""
 
     def __init__(self) -> None:
         self._held: list[Written] = []
@@ -34,7 +34,7 @@ class WholeWords:
         return released
 
     def rest(self) -> list[Written]:
-        """At the end of a sentence every word is complete."""
+        """What was held back: at the end of a sentence every word is complete."""
         held, self._held = self._held, []
         return held
 
@@ -46,7 +46,7 @@ class Wording:
         self, started: float, sentence: int = 0, offset: int = 0, shown_words: int = 0
     ) -> None:
         self._started = started
-        self._first = sentence  # number of the channel's sentence 0
+        self._first = sentence  # session-wide number of the channel's sentence 0
         self.offset = offset  # characters of translation so far
         self.words = 0
         self.sentences = 0
@@ -58,12 +58,12 @@ class Wording:
         return max(0, round(1000 * (now - self._started)))
 
     def text(self, text: Text, by_word: bool, has_detail: bool) -> list[Delta]:
-        """The delta of one round, if there is text for its reader."""
+        """The delta of one round, if there is text to show."""
         events = self._gate.push(text.events) if by_word else [*self._gate.rest(), *text.events]
         return [self._delta(events, text, has_detail)] if events else []
 
     def sentence(self, sentence: Sentence, has_detail: bool) -> list[Delta | Done]:
-        """The end of a sentence, after what was held back of it."""
+        """The end of a sentence, preceded by what was held back of it."""
         out: list[Delta | Done] = []
         ended = sentence.ended
         if held := self._gate.rest():
@@ -116,7 +116,7 @@ class Wording:
         return Delta(delta=joined, elapsed_ms=self.elapsed_ms(text.now), hmt=facts)
 
     def _words(self, events: Sequence[Written]) -> list[WordFacts]:
-        """The words of a delta; the first may be the rest of a word of the delta before."""
+        """The words of a delta; the first may complete a word of the previous delta."""
         words: list[WordFacts] = []
         for event in events:
             starts = self._word == 0 or event.text.startswith(" ")
