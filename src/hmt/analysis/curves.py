@@ -199,7 +199,7 @@ def _notes(point: Point, axes: Axes) -> list[str]:
         length = latency.get("target_length")
         if isinstance(length, dict):
             length = length.get(axes.metric.removesuffix("_CA"), "written")
-        said = {
+        facts = {
             "in": latency.get("unit"),
             "end tokens": latency.get("end_tokens"),
             "target length": length,
@@ -207,7 +207,7 @@ def _notes(point: Point, axes: Axes) -> list[str]:
         }
         notes.append(
             f"{axes.metric} ({axes.convention}): "
-            + "; ".join(f"{key} {value}" for key, value in said.items() if value)
+            + "; ".join(f"{key} {value}" for key, value in facts.items() if value)
         )
     method, level = (_at(point, "intervals", key) for key in ("method", "level"))
     if method and isinstance(level, float):

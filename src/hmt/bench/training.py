@@ -184,4 +184,4 @@ def step_of(system: System, corpus: Invented, **settings: Any) -> Callable[[], o
     training = Training(updates=1, batch_tokens=int(longest) * len(corpus), clip=1.0, **settings)
     alone = Group(0, 1, torch.device("cpu"))
     learner = Learner(training, system, corpus, alone, 1, Position())
-    return partial(learner.update, 1, told_to_stop=False)
+    return partial(learner.update, 1, was_signalled=False)

@@ -177,7 +177,7 @@ def _usage(error: typer.TyperException) -> str:
     """One sentence, naming the command whose help explains more."""
     context = getattr(error, "ctx", None)
     command = context.command_path if context else "hmt"
-    said = error.format_message().rstrip(".")
-    if "extra argument" in said:
-        said += "; text with spaces needs quotation marks"
-    return f"{said}{' See' if said.endswith('?') else '; see'} `{command} --help`."
+    message = error.format_message().rstrip(".")
+    if "extra argument" in message:
+        message += "; text with spaces needs quotation marks"
+    return f"{message}{' See' if message.endswith('?') else '; see'} `{command} --help`."

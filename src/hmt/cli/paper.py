@@ -125,10 +125,10 @@ def _check_texts(parts: "Sequence[Part]", place: "Place", names: Sequence[str]) 
             raise UserError(f"{path} is not a folder; name the folder of the text with --{option}.")
     for part in parts:
         if lacking := part.lacks(place):
-            told = " and ".join(f"--{option} DIR" for option in lacking)
+            options = " and ".join(f"--{option} DIR" for option in lacking)
             if part.name in names:
-                raise UserError(f"The part {part.name} needs {told}.")
-            logger.info("%s is left out: it needs %s.", part.name, told)
+                raise UserError(f"The part {part.name} needs {options}.")
+            logger.info("%s is left out: it needs %s.", part.name, options)
 
 
 def _report(place: "Place", parts: "Sequence[Part]", ledger: "Ledger", path: Path) -> None:
@@ -161,8 +161,8 @@ def _plan(parts: "Sequence[Part]", place: "Place", ledger: "Ledger") -> Iterator
         own = [s for s in ordered(part.steps(whole)) if states[s.name] != DONE]
         left = [step for step in own if step.name not in shared]
         shared |= {step.name for step in own}
-        told = "".join(f" --{option}" for option in part.lacks(place))
-        needs = f"; left out without{told}" if told else ""
+        options = "".join(f" --{option}" for option in part.lacks(place))
+        needs = f"; left out without{options}" if options else ""
         yield f"{part.name:16} {_sum(left):>10}  {part.title} ({len(left)} steps{needs})"
     left = [step for step in steps if states[step.name] != DONE]
     yield f"{'in all':16} {_sum(left):>10}  {len(left)} of {len(steps)} steps, on one core"
@@ -205,8 +205,8 @@ def _display(steps: "Sequence[Step]", ledger: "Ledger") -> "Iterator[Display]":
     from rich.progress import Progress as Bars
 
     columns = (TextColumn("{task.description:24}"), BarColumn(20), MofNCompleteColumn())
-    said = TextColumn("{task.fields[line]}", style="dim")
-    with Bars(*columns, TimeElapsedColumn(), said, console=Console(stderr=True)) as bars:
+    line = TextColumn("{task.fields[line]}", style="dim")
+    with Bars(*columns, TimeElapsedColumn(), line, console=Console(stderr=True)) as bars:
         yield Bar(bars, len(steps))
 
 

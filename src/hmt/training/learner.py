@@ -111,7 +111,7 @@ class Learner:
         check_lengths(corpus, limit)
         self.stream = BatchStream(corpus, limit, self.seed, position.epoch, position.batch)
 
-    def update(self, step: int, told_to_stop: bool) -> Update:
+    def update(self, step: int, was_signalled: bool) -> Update:
         """Make update `step` of the stage (from 1)."""
         torch.manual_seed(mix(self.seed, "update", step, self.group.rank))
         batches = self.stream.take(self.training.accumulate)
@@ -124,7 +124,7 @@ class Learner:
 
         names = list(losses[0][1])
         sums = [torch.cat([parts[name] for _, parts in losses]).sum() for name in names]
-        together = torch.stack([*sums, torch.full_like(sums[0], float(told_to_stop))])
+        together = torch.stack([*sums, torch.full_like(sums[0], float(was_signalled))])
         self.group.add_up(together)
         *figures, stop = together.tolist()
         norm = self.optimizer.gather()
