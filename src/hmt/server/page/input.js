@@ -3,7 +3,7 @@
 import { words } from "./client.js";
 
 const SPEAKING = 2.5; // words per second
-const MANY = 20; // words at a time for those who do not wait
+const MANY = 20; // words at a time for those who do not want to wait
 
 export const SAMPLES = {
 	de: `Ich habe gestern leider keine Zeit gehabt, dich noch anzurufen.
@@ -11,7 +11,7 @@ export const SAMPLES = {
 		Das Buch hat 300 Seiten, und ich habe erst 50 gelesen.`,
 };
 
-// Words that are handed on one after another, or as fast as `isFree` lets them.
+// Words passed on one after another, or as fast as `isFree` allows.
 export class Pace {
 	constructor(give, isFree, changed) {
 		Object.assign(this, { give, isFree, changed, queue: [], hurries: false, speed: 1, playing: false });
@@ -83,7 +83,7 @@ export function typing(field, { give, paste, end }) {
 
 export const Recognition = globalThis.SpeechRecognition ?? globalThis.webkitSpeechRecognition;
 
-// Whether the browser sends no sound anywhere.
+// Whether the browser recognises speech locally, without sending sound anywhere.
 export async function staysLocal(lang) {
 	try {
 		return (await Recognition.available({ langs: [lang], processLocally: true })) === "available";
