@@ -10,7 +10,7 @@ const $ = (id) => document.getElementById(id);
 const all = (selector) => document.querySelectorAll(selector);
 const { body, documentElement: root } = document;
 const query = new URLSearchParams(location.search);
-// In the hash it is never sent to the server; the token of a link to a room may be in the URL.
+// The hash is never sent to the server; a link to a room has its token in the query.
 const token = new URLSearchParams(location.hash.slice(1)).get("token") ?? query.get("token");
 const zero = performance.now();
 const TRACE = 120; // quarters of a second

@@ -6,7 +6,7 @@ const CHUNK = 100; // words in a message
 const SILENCE_MS = 40_000; // the server sends a heartbeat every 15 s
 const FIRST_WAIT_MS = 400;
 const MOST_WAIT_MS = 15_000;
-// Close codes of sessions that are over, not lost: see the table in docs/serve.md.
+// Close codes of sessions that are over: see docs/serve.md.
 const OVER = [1000, 4400, 4401, 4403, 4404, 4408, 4409, 4413];
 
 export const words = (text) => text.split(/\s+/u).filter(Boolean);

@@ -11,7 +11,7 @@ export class Dial {
 		Object.assign(this, { main, fold, told, send, controls: {}, moved: {} });
 	}
 
-	// Show what can be chosen: the two that matter most in front, the others under "All settings".
+	// The two knobs that matter most in front, the others in the fold.
 	show(knobs) {
 		const box = this.fold.lastElementChild;
 		this.controls = {};

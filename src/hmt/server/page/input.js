@@ -3,7 +3,7 @@
 import { words } from "./client.js";
 
 const SPEAKING = 2.5; // words per second
-const MANY = 20; // words at a time for those who do not want to wait
+const MANY = 20; // words at a time for those who do not wait
 
 export const SAMPLES = {
 	de: `Ich habe gestern leider keine Zeit gehabt, dich noch anzurufen.
@@ -83,7 +83,7 @@ export function typing(field, { give, paste, end }) {
 
 export const Recognition = globalThis.SpeechRecognition ?? globalThis.webkitSpeechRecognition;
 
-// Whether the browser recognises speech locally, without sending sound anywhere.
+// Whether the browser sends no sound anywhere.
 export async function staysLocal(lang) {
 	try {
 		return (await Recognition.available({ langs: [lang], processLocally: true })) === "available";

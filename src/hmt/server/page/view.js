@@ -16,7 +16,7 @@ export const language = (code) => code ? { lang: code, dir: RTL.test(code) ? "rt
 
 export const calm = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 
-// Four shades of ink; the palest has a contrast of 4.5:1. Without a number the ink is darkest.
+// Four inks; the palest has a contrast of 4.5:1. Without a number the ink is darkest.
 const ink = (confidence) => `c${1 + [0.9, 0.75, 0.6].filter((step) => (confidence ?? 1) < step).length}`;
 
 export class Transcript {
