@@ -13,8 +13,9 @@ from hmt.errors import UserError
 from hmt.files import refuse_special
 from hmt.models.model import Model
 from hmt.plain import from_plain, json_object
-from hmt.streaming.events import Ended, Event, Written
+from hmt.streaming.events import Ended, Event
 from hmt.streaming.record import Record
+from hmt.streaming.whole_words import WordAssembler
 from hmt.text.spoken import unpunctuated
 
 TALK_SENTENCES = 100
@@ -139,28 +140,18 @@ class Listener:
         self.written: list[str] = []
         self.delays: list[int] = []
         self.sentences: list[Sentence] = []
-        self._open = ""  # the start of a word whose end has not been seen yet
+        self._words = WordAssembler()
         self._words_before = 0  # written in earlier sentences
 
     def __call__(self, event: Event) -> None:
         """Handle an event of a session as it happens."""
-        if isinstance(event, Written):
-            if event.text.startswith(" "):
-                self._finish_word()
-            self._open += event.text
-            if event.is_whole:
-                self._finish_word()
-        elif isinstance(event, Ended):
-            self._finish_word()
+        words = [part for word in self._words.take(event) for part in word.text.split()]
+        self.written += words
+        self.delays += [self.given] * len(words)
+        if isinstance(event, Ended):
             written = len(self.written) - self._words_before
             self._words_before = len(self.written)
             self.sentences.append(Sentence(event.source_words, written, event.reason))
-
-    def _finish_word(self) -> None:
-        words = self._open.split()
-        self.written += words
-        self.delays += [self.given] * len(words)
-        self._open = ""
 
 
 def hold(

@@ -1,6 +1,6 @@
 """From the output of rounds to client events: deltas, ends of sentences, whole words."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from hmt.server.channels import Sentence, Text, Wait
 from hmt.server.replies import (
@@ -14,29 +14,7 @@ from hmt.server.replies import (
     rounded,
 )
 from hmt.streaming.events import Written
-
-
-class WholeWords:
-    """Holds back words that may still grow by a piece."""
-
-    def __init__(self) -> None:
-        self._held: list[Written] = []
-
-    def push(self, events: Iterable[Written]) -> list[Written]:
-        """The events whose words are complete."""
-        released: list[Written] = []
-        for event in events:
-            if event.text.startswith(" "):
-                released += self.rest()
-            self._held.append(event)
-            if event.is_whole:
-                released += self.rest()
-        return released
-
-    def rest(self) -> list[Written]:
-        """What was held back: at the end of a sentence every word is complete."""
-        held, self._held = self._held, []
-        return held
+from hmt.streaming.whole_words import WordGate
 
 
 class Wording:
@@ -51,7 +29,7 @@ class Wording:
         self.words = 0
         self.sentences = 0
         self._word = shown_words  # of the open sentence
-        self._gate = WholeWords()
+        self._gate = WordGate()
 
     def elapsed_ms(self, now: float) -> int:
         """Milliseconds since the session began."""
@@ -59,7 +37,7 @@ class Wording:
 
     def text(self, text: Text, by_word: bool, has_detail: bool) -> list[Delta]:
         """The delta of one round, if there is text to show."""
-        events = self._gate.push(text.events) if by_word else [*self._gate.rest(), *text.events]
+        events = self._gate.release(text.events) if by_word else [*self._gate.rest(), *text.events]
         return [self._delta(events, text, has_detail)] if events else []
 
     def sentence(self, sentence: Sentence, has_detail: bool) -> list[Delta | Done]:

@@ -9,10 +9,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from hmt.server.channels import Sentence
-from hmt.server.deltas import WholeWords
 from hmt.server.messages import encode
 from hmt.streaming.captions import SILENCE_MS, Captions, Cue, srt, vtt, vtt_header
 from hmt.streaming.events import Written
+from hmt.streaming.whole_words import WordGate
 
 logger = logging.getLogger("hmt.server")
 
@@ -38,7 +38,7 @@ class Transcript:
         self.is_closed = False
         self._started = time.monotonic()
         self._written_ms = 0
-        self._gate = WholeWords()
+        self._gate = WordGate()
         self._captions = Captions()
         self._note = f"{room} {language}"
         self._parts: dict[str, list[str]] = {kind: [] for kind in MEDIA}
@@ -59,11 +59,11 @@ class Transcript:
         """Forget the open sentence; an empty transcript continues with the given number."""
         if not self._texts:
             self.sentence = sentence
-        self.open_text, self._gate = "", WholeWords()
+        self.open_text, self._gate = "", WordGate()
 
     def write(self, events: list[Written]) -> tuple[str, list[Cue]]:
         """The new whole words, and the cues that they complete."""
-        return self._show(self._gate.push(events))
+        return self._show(self._gate.release(events))
 
     def end(self, sentence: Sentence) -> tuple[str, list[Cue]]:
         """End a sentence; return what was held back of it, and the last cues."""
