@@ -11,11 +11,6 @@ FILE = Path(__file__).with_name("paper-results.json")
 METRICS = ("AL", "AP", "CW", "DAL")
 
 
-def published_names() -> list[str]:
-    """The settings for which the paper has numbers."""
-    return list(_content()["settings"])
-
-
 def published(name: str, axes: Axes) -> Curve:
     """One of the paper's tables: only BLEU, and latency in tokens, are comparable."""
     content = _content()

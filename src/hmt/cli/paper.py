@@ -98,7 +98,7 @@ def paper(
     _check_texts(parts, place, names or [])
     steps = planned(parts, place)
     try:
-        with _interruptible(), _display(steps, ledger) as display:
+        with _interruptible(), _display(len(steps)) as display:
             outcomes = run(
                 steps, ledger, output / "logs", display, in_a_process, trains=not no_train
             )
@@ -195,7 +195,7 @@ def _interruptible() -> Iterator[None]:
 
 
 @contextmanager
-def _display(steps: "Sequence[Step]", ledger: "Ledger") -> "Iterator[Display]":
+def _display(steps: int) -> "Iterator[Display]":
     """A bar with the running step and its last line on a terminal, else a line per step."""
     if not sys.stderr.isatty():
         yield Lines()
@@ -207,7 +207,7 @@ def _display(steps: "Sequence[Step]", ledger: "Ledger") -> "Iterator[Display]":
     columns = (TextColumn("{task.description:24}"), BarColumn(20), MofNCompleteColumn())
     line = TextColumn("{task.fields[line]}", style="dim")
     with Bars(*columns, TimeElapsedColumn(), line, console=Console(stderr=True)) as bars:
-        yield Bar(bars, len(steps))
+        yield Bar(bars, steps)
 
 
 class Lines:
