@@ -8,11 +8,12 @@ leak for rounding.
 
 import copy
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from hmt.errors import UserError
+from hmt.evaluation.evaluate import Progress
 from hmt.evaluation.simuleval import answers
 from hmt.limits import MAX_SENTENCE_TOKENS
 from hmt.models.model import Model
@@ -32,8 +33,6 @@ KINDS = {
 WHOLE, LIVE = "all of it available from the start", "words arriving one by one"
 # Live, words far beyond the cut arrive long after the writes that are compared.
 LIVE_WORDS = 3
-
-Progress = Callable[[str, int, int], None]  # stage, done, total
 
 
 @dataclass(frozen=True)
