@@ -144,6 +144,17 @@ def refuse_special(path: Path) -> None:
         raise UserError(f"{path} is a {kind}, not a file; name or put a regular file there.")
 
 
+def read_text(path: Path) -> str:
+    """The text of a UTF-8 file, without its byte order mark; anything else is refused."""
+    refuse_special(path)
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise UserError(f"{path} cannot be read ({error.strerror}); check its name.") from None
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path} is not UTF-8 text ({error.reason}); convert it first.") from None
+
+
 def open_own(path: Path, flags: int = 0) -> int:
     """A descriptor to read and write a file of ours, created if missing; never through a link.
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hmt.errors import UserError
-from hmt.files import refuse_special
+from hmt.files import read_text
 from hmt.models.model import Model
 from hmt.plain import from_plain, json_object
 from hmt.streaming.events import Ended, Event
@@ -36,11 +36,7 @@ def read_talks(path: Path, lines: int) -> list[int]:
 
     Consecutive lines with the same name are one talk; "docid=3,segid=7" names the talk 3.
     """
-    refuse_special(path)
-    try:
-        names = path.read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} cannot be read: {error}.") from None
+    names = read_text(path).splitlines()
     if len(names) != lines:
         raise UserError(
             f"{path} has {len(names)} lines but there are {lines} pairs; line n must name the talk "

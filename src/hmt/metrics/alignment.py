@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from hmt.errors import UserError
-from hmt.files import refuse_special
+from hmt.files import read_text
 from hmt.metrics.latency import latency
 from hmt.text.tokenizer import Tokenizer
 
@@ -32,13 +32,7 @@ def read_alignments(
     path: Path, sources: Sequence[str], targets: Sequence[str], base: int | None = None
 ) -> list[Alignment]:
     """The alignment of every pair; without a base it is 0 if any index is 0, else 1."""
-    refuse_special(path)
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror}.") from None
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path} is not a text file: {error.reason}.") from None
+    text = read_text(path)
     lines = text.removesuffix("\n").split("\n") if text else []
     if len(lines) != len(sources):
         raise UserError(

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hmt.errors import UserError
-from hmt.files import refuse_special
+from hmt.files import read_text
 
 SCOPE = re.compile(r"translate|metrics|(?:speak|listen):(?:\*|[\w.-]{1,64})")
 SHORT_SECONDS = 600
@@ -118,15 +118,8 @@ def new_resume_token() -> str:
 
 def read(path: Path) -> list[tuple[bytes, Grant]]:
     """The grants of a token file."""
-    refuse_special(path)
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror}.") from None
-    except UnicodeDecodeError:
-        raise UserError(f"{path} is not UTF-8 text: write the names in UTF-8.") from None
     grants = []
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(read_text(path).splitlines(), 1):
         parts = line.partition("#")[0].split()
         if not parts:
             continue
