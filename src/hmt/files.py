@@ -168,7 +168,9 @@ def open_own(path: Path, flags: int = 0) -> int:
             raise UserError(
                 f"{path} is a symbolic link, which is not followed; remove it."
             ) from None
-        raise UserError(f"{path} cannot be opened ({error.strerror}).") from error
+        raise UserError(
+            f"{path} cannot be opened ({error.strerror}); check its permissions."
+        ) from error
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
         raise UserError(f"{path} is a pipe or a device, not a file; remove it.")
@@ -204,7 +206,9 @@ def locked(path: Path, busy: str, *, waits: bool = False) -> Iterator[None]:
                 busy.format(process=process if process.isdigit() else "unknown")
             ) from None
         except OSError as error:
-            raise UserError(f"{path} cannot be locked ({error.strerror}).") from error
+            raise UserError(
+                f"{path} cannot be locked ({error.strerror}); use another file system."
+            ) from error
         with suppress(OSError):  # a full disk: the number is for display only
             os.ftruncate(file.fileno(), 0)
             os.pwrite(file.fileno(), f"{os.getpid()}\n".encode(), 0)

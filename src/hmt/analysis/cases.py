@@ -33,7 +33,10 @@ def choose(records: Sequence[Record]) -> list[Case]:
     """
     able = [r for r in records if r.confidences and 4 <= len(r.source_tokens) <= LONGEST]
     if not able:
-        raise UserError("No record has confidences and a length that can be shown.")
+        raise UserError(
+            f"No record has confidences and 4 to {LONGEST} source tokens; give records of a "
+            "system with confidences."
+        )
     middle = sorted(len(r.source_tokens) for r in able)[len(able) // 2]
     wishes: list[tuple[str, Callable[[Record], tuple[float, ...]]]] = [
         ("The longest wait", lambda r: (max(refusals(r)), selection_probability(r))),

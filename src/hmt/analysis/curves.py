@@ -111,7 +111,9 @@ def by_setting(curve: Curve, knob: str) -> list[Curve]:
     """A curve for each value of a setting, in the order of the values."""
     values = {point.settings.get(knob) for point in curve.points}
     if None in values:
-        raise UserError(f"Some points of {curve.label} have no setting {knob!r}.")
+        raise UserError(
+            f"Some points of {curve.label} have no setting {knob!r}; evaluate with --{knob}."
+        )
     return [
         Curve(
             f"{knob} = {value}",

@@ -101,7 +101,7 @@ class Explanation:
         except UserError as error:
             reason = str(error).rstrip(".")
             raise UserError(
-                f"This is not an explanation as `hmt explain --data` writes it ({reason})."
+                f"This is not an explanation ({reason}); write one with `hmt explain --data`."
             ) from None
 
 

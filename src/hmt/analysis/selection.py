@@ -102,7 +102,10 @@ def selection_probability(record: Record) -> float:
     before it from the last write on (Eq. 6 of the paper).
     """
     if not record.reads or len(record.confidences) != len(record.reads):
-        raise UserError(f"Record {record.index} has no confidences, or no token.")
+        raise UserError(
+            f"Record {record.index} has no confidences, or no token; give records of a system with "
+            "confidences, such as HMT."
+        )
     total = 0.0
     before = 0
     for read, moments, confidences in zip(

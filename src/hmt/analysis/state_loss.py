@@ -17,5 +17,5 @@ def differing(one: Sequence[Record], other: Sequence[Record]) -> int:
         if a.prediction != b.prediction:
             return n
     if not one:
-        raise UserError("There is no sentence to translate.")
+        raise UserError("There is no sentence to translate; give at least one line.")
     return 0

@@ -105,7 +105,7 @@ def _record(path: Path, index: int | None) -> "Record":
 
     records = {record.index: record for record in read_records(path)}
     if not records:
-        raise UserError(f"{path} holds no records.")
+        raise UserError(f"{path} holds no records; give a records.jsonl of hmt evaluate.")
     if index is None and len(records) == 1:
         return next(iter(records.values()))
     if index not in records:

@@ -69,14 +69,15 @@ def read_log(path: str | Path, *, unit: str | None = None, clip: bool = False) -
             instance = parse_instance(json_object(line), len(instances), clip=clip)
             if instance.index in seen:
                 raise UserError(
-                    f"index {instance.index} was already used in {seen[instance.index]}."
+                    f"index {instance.index} was already used in {seen[instance.index]}; give "
+                    "every line its own."
                 )
         except UserError as error:
             raise UserError(f"{place}: {error}") from None
         seen[instance.index] = place
         instances.append((place, instance))
     if not instances:
-        raise UserError(f"{path} holds no sentence.")
+        raise UserError(f"{path} holds no sentence; give a log of at least one line.")
     without = [place for place, instance in instances if instance.reference is None]
     if 0 < len(without) < len(instances):
         raise UserError(f'{without[0]}: "reference" is missing here but present on other lines.')

@@ -78,7 +78,7 @@ class Sentences:
         seconds_per_word: float | None = None,
     ) -> None:
         if not sentences:
-            raise UserError("there is no sentence to score.")
+            raise UserError("there is no sentence to score; give at least one.")
         records = [sentence for sentence in sentences if isinstance(sentence, Record)]
         self.instances = [
             instance_of(sentence, seconds_per_word) if isinstance(sentence, Record) else sentence
@@ -98,7 +98,9 @@ class Sentences:
             found, self.signatures = quality(predictions, references, tokenize)
             self.statistics |= {f"quality.{name}": statistic for name, statistic in found.items()}
         elif references:
-            raise UserError("some sentences have a reference and some have none.")
+            raise UserError(
+                "some sentences have a reference and some have none; give it for all or for none."
+            )
         for convention, values in self.latency.items():
             for metric in _metrics(values):
                 column = [value[metric] if value else None for value in values]

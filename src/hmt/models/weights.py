@@ -66,7 +66,10 @@ def read_weights(path: Path) -> Tensors:
         is_other = expected is not None and expected != digest(tensors)
         name = not_finite(tensors)
     except NotImplementedError as error:  # four bits, which torch can store but not compute with
-        raise UserError(f"{path} has weights of a kind that cannot be used ({error}).") from None
+        raise UserError(
+            f"{path} has weights of a type that cannot be used ({error}); convert them to 16 or 32 "
+            "bits."
+        ) from None
     if is_other:
         raise UserError(f"{path} is damaged: its weights are not what was written {RESTORE}")
     if name is not None:
@@ -89,7 +92,9 @@ def _opened(path: Path) -> Iterator[Any]:
     except FileNotFoundError:
         raise UserError(f"There are no weights at {path}: name a model directory.") from None
     except (SafetensorError, OSError) as error:
-        raise UserError(f"{path} is not a readable .safetensors file ({error}).") from None
+        raise UserError(
+            f"{path} is not a readable .safetensors file ({error}); restore it from a copy."
+        ) from None
 
 
 def digest(tensors: Tensors) -> str:
@@ -121,7 +126,9 @@ def take_over(system: nn.Module, tensors: Tensors) -> tuple[list[str], list[str]
     for name in shared:
         if not tensors[name].is_floating_point():
             kind = str(tensors[name].dtype).removeprefix("torch.")
-            raise UserError(f"The weights {name} are {kind}, not floating-point numbers.")
+            raise UserError(
+                f"The weights {name} are {kind}, not floating-point numbers; convert them first."
+            )
     with torch.no_grad():
         for name in shared:
             own[name].copy_(tensors[name])

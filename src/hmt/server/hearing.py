@@ -98,5 +98,7 @@ class Hearing:
     def _too_long(self, word: str) -> InvalidError:
         most = self._limits.word_characters
         return InvalidError(
-            "limit", f"`{shortened(word)}` has more than {most} characters for one word.", "text"
+            "limit",
+            f"`{shortened(word)}` has more than {most} characters; send shorter words.",
+            "text",
         )

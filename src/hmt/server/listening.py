@@ -36,7 +36,7 @@ def _room(connection: HTTPConnection) -> Room:
     if room is None and (connection.query_params.get("wait") or grant.allows(f"speak:{name}")):
         room = service.rooms.make(name, to_speak=False)  # readers may wait for its speaker
     if room is None:
-        raise TurnedAwayError(404, 4404, "There is no such room.")
+        raise TurnedAwayError(404, 4404, "There is no such room; add wait=1 to wait for it.")
     if service.rooms.listeners >= service.limits.listeners:
         raise TurnedAwayError(503, 1013, "Too many listeners; try again in 20 s.")
     return room

@@ -127,7 +127,9 @@ class Line:
         name = self._websocket.query_params.get("room")
         scope = "translate" if name is None else f"speak:{name}"
         if not grant.allows(scope):
-            raise RefusedError(4403, "scope", f"This token does not grant {scope}.")
+            raise RefusedError(
+                4403, "scope", f"This token does not grant {scope}; use one that does."
+            )
         if name is not None:
             self._room = self._service.rooms.make(name)
             if self._room is None:
@@ -236,7 +238,9 @@ class Line:
             self._begin(known)
             return
         if event.hmt.open_sentence is None:
-            raise RefusedError(4404, "session_not_found", "This session is no longer known.")
+            raise RefusedError(
+                4404, "session_not_found", "This session is no longer known; start a new one."
+            )
         session = fresh or self._new_session()
         try:
             session.rebuild(event.hmt)

@@ -30,6 +30,7 @@ logger = logging.getLogger("hmt.server")
 
 QUEUE_POLL_SECONDS = 0.02
 LAGGING_SECONDS = 1.0
+TOO_LATE = "A session is resumed by the first message only; connect again."
 NO_AUDIO = "This server takes text; put a speech recogniser before it, see docs/serve.md."
 GOING_AWAY = "going_away"
 ENDS = {
@@ -112,7 +113,7 @@ class Session:
             case messages.AppendAudio():
                 raise InvalidError("unsupported_input", NO_AUDIO, "type")
             case _:
-                raise InvalidError("unexpected_event", "Only the first message resumes.", "type")
+                raise InvalidError("unexpected_event", TOO_LATE, "type")
 
     # ---- what comes in
 

@@ -177,7 +177,9 @@ def digest_of(path: Path) -> str:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
-        raise UserError(f"{path} cannot be read ({error.strerror}).") from None
+        raise UserError(
+            f"{path} cannot be read ({error.strerror}); check its permissions."
+        ) from None
 
 
 def checked_digests(directory: Path, splits: Iterable[str]) -> dict[str, str]:

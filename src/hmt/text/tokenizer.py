@@ -174,7 +174,10 @@ def train_words(lines: Iterable[str], min_count: int = 1, *, lowercase: bool = F
     with backends.library():
         backend.train_from_iterator(_one_spaced(lines), trainer)
     if backend.get_vocab_size() == len(SPECIALS):
-        raise UserError(f"The text for the vocabulary has no word that occurs {min_count} times.")
+        raise UserError(
+            f"The text for the vocabulary has no word that occurs {min_count} times; lower the "
+            "minimum."
+        )
     return Tokenizer(backend)
 
 
@@ -219,7 +222,7 @@ def _fit_bpe(
     with backends.library():
         backend.train_from_iterator(_one_spaced(lines), trainer)
     if backend.get_vocab_size() <= len(SPECIALS) + 1:
-        raise UserError("The text for the vocabulary has no words.")
+        raise UserError("The text for the vocabulary has no words; give other text.")
     return Tokenizer(backend)
 
 
@@ -263,7 +266,10 @@ def _read_codes(codes: Iterable[str]) -> list[tuple[str, str]]:
         elif line.strip():
             pair = line.strip("\r\n ").split(" ")
             if len(pair) != 2:
-                raise UserError(f'Line {number} of the codes, "{line.strip()}", is not a pair.')
+                raise UserError(
+                    f'Line {number} of the codes, "{line.strip()}", is not a pair; give the codes '
+                    "that subword-nmt wrote."
+                )
             merges.setdefault((pair[0], pair[1]))
     return list(merges)
 

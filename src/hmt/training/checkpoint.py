@@ -118,7 +118,9 @@ def load_state(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         raise
     except PermissionError as error:
-        raise UserError(f"{path} cannot be read ({error.strerror}).") from None
+        raise UserError(
+            f"{path} cannot be read ({error.strerror}); check its permissions."
+        ) from None
     except Exception as error:  # torch and zipfile raise many kinds for a broken file
         if is_out_of_memory(error):
             raise

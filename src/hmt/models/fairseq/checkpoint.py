@@ -100,7 +100,10 @@ def _unpickle(path: Path) -> Any:
     except pickle.UnpicklingError as error:
         named = re.search(r"GLOBAL (\S+)", str(error))
         if named is None:
-            raise UserError(f"{path} is damaged or not a checkpoint of fairseq.") from None
+            raise UserError(
+                f"{path} is damaged or not a checkpoint of fairseq; give a .pt file that fairseq "
+                "wrote."
+            ) from None
         raise UserError(
             f"{path} asks to create or call {named[1]}, which is not a harmless "
             "part of a checkpoint, and was not loaded; save it again with only "
