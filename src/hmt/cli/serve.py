@@ -50,7 +50,9 @@ def serve(
     token_file: Path | None = TOKENS,
     is_open: bool = typer.Option(False, "--open", help="Serve other machines without tokens."),
     allow_origin: list[str] = ORIGINS,
-    allow_host: list[str] = typer.Option([], help="Names by which this server may be called."),
+    allow_host: list[str] = typer.Option(
+        [], help="Host names under which this server may be reached."
+    ),
     frame_ancestors: str = typer.Option("'none'", help="Who may embed the captions view."),
     captions: Path | None = typer.Option(None, help="Folder for the captions of rooms."),
     name: str = typer.Option("a1", help="Name of this process; part of every session's id."),

@@ -83,7 +83,7 @@ def _refusals() -> dict[str, Any]:
             ("400", "Invalid; the message says what is allowed."),
             ("401", "A token is needed."),
             ("403", "This token does not grant it."),
-            ("404", "There is no such thing."),
+            ("404", "Not found."),
             ("429", "Too many requests."),
             ("503", "Too busy."),
         )
