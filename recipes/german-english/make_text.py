@@ -3,7 +3,8 @@
     python recipes/german-english/make_text.py FOLDER OUTPUT
 
 FOLDER holds europarl-de-en, tatoeba-de-en and newstest-de-en; OUTPUT receives train.de, train.en,
-valid.de and valid.en.  The same folder always gives the same text.
+valid.de and valid.en for the model, everyday.de and debates.de for its segmenter.  The same folder
+always gives the same text.
 """
 
 import gzip
@@ -121,24 +122,32 @@ def report(counts: dict[tuple[str, str], list[int]]) -> str:
     return "\n".join(lines)
 
 
-def training_text(folder: Path) -> Iterator[tuple[str, Made]]:
-    """All lines of the training text with the kind each belongs to."""
+def corpora(folder: Path) -> tuple[list[Pair], list[Pair | None]]:
+    """The everyday pairs, and those of the debates in order."""
     held_out = frozenset(normalise(line) for name in HELD_OUT for line in lines_of(folder / name))
-    short = everyday_pairs(folder / "tatoeba-de-en", held_out)
-    kinds = {
-        "tatoeba": everyday(short, Random(SEED)),
-        "templates": from_templates(TEMPLATE_LINES, short, Random(SEED + 1)),
-        "copy": to_copy(COPY_LINES, short, Random(SEED + 2)),
-    }
-    for kind, made in kinds.items():
-        for line in made:
-            yield kind, line
     dropped: Counter[str] = Counter()
     pairs = pairs_of(folder / "europarl-de-en/train", ".gz")
     debates = clean(pairs[-int(DEBATES_SHARE * len(pairs)) :], held_out, dropped)
     print("europarl pairs:", ", ".join(f"{why} {n:,}" for why, n in dropped.most_common()))
-    for line in running_text(debates, Random(SEED + 3)):
-        yield "europarl", line
+    return everyday_pairs(folder / "tatoeba-de-en", held_out), debates
+
+
+def training_text(short: list[Pair], debates: list[Pair | None]) -> Iterator[tuple[str, Made]]:
+    """All lines of the training text with the kind each belongs to."""
+    kinds = {
+        "tatoeba": everyday(short, Random(SEED)),
+        "templates": from_templates(TEMPLATE_LINES, short, Random(SEED + 1)),
+        "copy": to_copy(COPY_LINES, short, Random(SEED + 2)),
+        "europarl": running_text(debates, Random(SEED + 3)),
+    }
+    for kind, made in kinds.items():
+        for line in made:
+            yield kind, line
+
+
+def sentences(pairs: Iterable[Pair | None], path: Path) -> None:
+    """Write the sources alone, one sentence per line: what the segmenter learns from."""
+    path.write_text("".join(pair[0] + "\n" for pair in pairs if pair), encoding="utf-8")
 
 
 def validation_text(folder: Path, output: Path) -> None:
@@ -151,10 +160,13 @@ def validation_text(folder: Path, output: Path) -> None:
 
 
 def main(folder: Path, output: Path) -> None:
-    """Write the four files and say what is in them."""
+    """Write all files and print what is in them."""
     output.mkdir(parents=True, exist_ok=True)
     validation_text(folder, output)
-    print(report(write(training_text(folder), output)))
+    short, debates = corpora(folder)
+    sentences(short, output / "everyday.de")
+    sentences(debates, output / "debates.de")
+    print(report(write(training_text(short, debates), output)))
 
 
 if __name__ == "__main__":

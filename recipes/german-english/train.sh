@@ -8,4 +8,6 @@ hmt=${HMT:-.venv/bin/hmt}
 [ -d runs/german-english/data ] || bash "$here/prepare.sh" "$1"
 "$hmt" train "$here/multipath.toml"
 "$hmt" train "$here/hmt.toml"
-"$hmt" average runs/german-english/hmt --last 3 --half --output runs/german-english/shipped
+[ -d runs/german-english/shipped ] || "$hmt" average runs/german-english/hmt --last 3 --half --output runs/german-english/shipped
+"$hmt" segmenter runs/german-english/shipped --text runs/german-english/text/everyday.de \
+  --text runs/german-english/text/debates.de --valid runs/german-english/text/valid.de

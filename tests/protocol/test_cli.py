@@ -4,6 +4,7 @@ import inspect
 import json
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -187,6 +188,36 @@ def test_average_of_snapshots_and_of_models(hmt: Call, world: Path) -> None:
     told = json.loads(hmt("info", "mean", "--format", "json").out)
     assert told["facts"]["steps"] == [4, 6] and told["facts"]["weights"] == "average"
     assert hmt("translate", "mean of both", given="al brano .\n").code == 0
+
+
+def test_a_segmenter_is_added_to_a_model(hmt: Call, world: Path) -> None:
+    shutil.copytree(world / "run", world / "spoken")
+    told = json.loads(hmt("info", "spoken", "--format", "json").out)
+    assert told["has_segmenter"] is False
+    text = ["--text", "train.source", "--text", "test.source", "--valid", "valid.source"]
+    answer = hmt("segmenter", "spoken", *text, "--updates", "2")
+    assert answer.code == 0 and "306 sentences" in answer.err
+    assert "valid.source: " in answer.err and "of the borders found" in answer.err
+    assert json.loads(hmt("info", "spoken", "--format", "json").out)["has_segmenter"] is True
+    answer = hmt("translate", "spoken", given="ka besi")
+    assert answer.code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["data", "--text", "train.source"], "is not a model directory"),
+        (["run", "--text", "nowhere"], "There is no text file nowhere"),
+        (["run", "--text", "train.source", "--updates", "0"], "updates"),
+    ],
+)
+def test_a_segmenter_needs_a_model_and_text(
+    arguments: list[str], sentence: str, hmt: Call, world: Path
+) -> None:
+    answer = hmt("segmenter", *arguments)
+    assert answer.code == 2 and sentence in answer.err
+    assert len(answer.err.strip().splitlines()) == 1
+    assert not (world / "run" / "segmenter.safetensors").exists()
 
 
 def test_translate_gives_a_line_for_a_line(hmt: Call) -> None:

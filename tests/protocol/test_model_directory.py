@@ -16,7 +16,8 @@ from safetensors.torch import load_file
 import hmt
 from hmt.errors import UserError
 from hmt.files import drafting, replacing
-from hmt.models.directory import load_system, read_config
+from hmt.model.segmenter import Segmenter
+from hmt.models.directory import load_segmenter, load_system, read_config, write_segmenter
 from hmt.models.model import PRETRAINED
 from hmt.models.weights import unshared
 from hmt.plain import to_plain
@@ -202,3 +203,36 @@ def test_what_ships_is_what_its_recipe_writes() -> None:
     assert shipped.config["dims"].items() >= last.config["dims"].items()
     assert shipped.knobs == to_plain(hmt.load().system.knobs(**last.knobs))
     assert all("/" not in name for name in shipped.facts["averaged"])
+
+
+# ---- the segmenter, which may be missing
+
+
+def test_a_segmenter_is_read_as_it_was_written_and_may_be_missing(tmp_path: Path) -> None:
+    assert load_segmenter(tmp_path, 20) is None
+    segmenter = Segmenter(20, width=6, memory=8).eval()
+    write_segmenter(tmp_path, segmenter)
+    found = load_segmenter(tmp_path, 20)
+    assert found is not None and not found.training
+    for word in ([3, 4], [5]):
+        assert found.hear(word, None)[0] == pytest.approx(segmenter.hear(word, None)[0], abs=1e-3)
+
+
+def test_a_segmenter_of_another_vocabulary_or_of_none_is_refused(tmp_path: Path) -> None:
+    write_segmenter(tmp_path, Segmenter(20, width=6, memory=8))
+    with pytest.raises(UserError, match=r"segmenter\.safetensors: .* \(20, 6\), but .* \(21, 6\)"):
+        load_segmenter(tmp_path, 21)
+    model = save(tmp_path / "m", lively("wait-k").float())
+    (model / "model.safetensors").replace(tmp_path / "segmenter.safetensors")
+    with pytest.raises(UserError, match="does not hold a segmenter"):
+        load_segmenter(tmp_path, 20)
+
+
+def test_a_damaged_segmenter_is_refused(tmp_path: Path) -> None:
+    write_segmenter(tmp_path, Segmenter(20, width=6, memory=8))
+    path = tmp_path / "segmenter.safetensors"
+    content = bytearray(path.read_bytes())
+    content[-9] ^= 1
+    path.write_bytes(bytes(content))
+    with pytest.raises(UserError, match="is damaged"):
+        load_segmenter(tmp_path, 20)

@@ -183,7 +183,10 @@ def bare_delays(count: int, seconds: float) -> list[float]:
     warm.push(" ".join(WORDS))
     warm.finish()
     engine = model.engine(count)
-    lives = [Live(engine, model.tokenizers, model.knobs()) for _ in range(count)]
+    lives = [
+        Live(engine, model.tokenizers, model.knobs(), segmenter=model.segmenter)
+        for _ in range(count)
+    ]
     start = time.monotonic()
     due = [start + n / count / WORDS_PER_SECOND for n in range(count)]
     said, delays = [n % len(WORDS) for n in range(count)], list[float]()

@@ -10,8 +10,20 @@ from hmt.cli._app import app, main, run
 
 # In the order in which a project uses them, as listed by `hmt --help`.
 COMMANDS = (
-    *("demo", "translate", "serve", "prepare", "train", "average", "info", "convert"),
-    *("evaluate", "compare", "plot", "analyse", "explain", "score", "audit", "bench", "paper"),
+    *("demo", "translate", "serve", "prepare", "train", "average", "segmenter"),
+    *(
+        "info",
+        "convert",
+        "evaluate",
+        "compare",
+        "plot",
+        "analyse",
+        "explain",
+        "score",
+        "audit",
+        "bench",
+        "paper",
+    ),
 )
 for _name in COMMANDS:
     import_module(f"hmt.cli.{_name}")

@@ -47,6 +47,7 @@ def info(
             "is_shared": loaded.source_tokenizer.pieces == loaded.target_tokenizer.pieces,
         },
     }
+    described["has_segmenter"] = loaded.segmenter is not None
     shown = ("languages", "avoids_loops", "config", "knobs", "facts")
     described |= {name: to_plain(getattr(loaded.config, name)) for name in shown}
     if style is Format.json:

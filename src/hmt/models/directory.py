@@ -1,5 +1,7 @@
 """The model directory: config.json, model.safetensors, tokenizer file(s), README.md. No pickle.
 
+Where a segmenter.safetensors is there too, it finds the sentences of text without punctuation.
+
 This file alone knows what such a directory holds.  Each file is written beside its old version and
 put in its place in one step, the configuration last, so that a directory is usable at any instant.
 """
@@ -12,8 +14,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from hmt.errors import UserError
 from hmt.files import link, write_atomically
+from hmt.limits import DIMS
+from hmt.model.segmenter import Segmenter
 from hmt.models.outline import outline
 from hmt.models.weights import (
     check_fit,
@@ -31,6 +37,7 @@ from hmt.systems.parameters import ConfigT, KnobsT, MemoryT
 
 FORMAT = 1
 WEIGHTS, CONFIG, CARD_FILE = "model.safetensors", "config.json", "README.md"
+SEGMENTER = "segmenter.safetensors"
 LANGUAGE = re.compile(r"[a-z]{2,3}(-[A-Za-z0-9]{2,8})*")  # as in BCP 47: de, zh-Hant, pt-BR
 
 CARD = """\
@@ -173,6 +180,30 @@ def system_of(directory: Path, config: ModelConfig, trust: bool, weights: Sequen
     for path in weights:
         check_fit(expected, shapes_of(path), str(path))
     return build(config.system, config.config)
+
+
+def load_segmenter(directory: Path, vocabulary: int) -> Segmenter | None:
+    """The segmenter for a source vocabulary of this size; None if the directory has none."""
+    path = directory / SEGMENTER
+    if not path.exists():
+        return None
+    shapes = shapes_of(path)
+    width = shapes.get("words.weight", (0, 0))[-1]
+    memory = shapes.get("border.weight", (0, 0))[-1]
+    least, most = DIMS["width"]
+    if not all(least <= size <= most for size in (width, memory)):
+        raise UserError(f"{path} does not hold a segmenter; remove it, or make it anew.")
+    with torch.device("meta"):
+        expected = Segmenter(vocabulary, width, memory)
+    check_fit(expected, shapes, str(path))
+    segmenter = Segmenter(vocabulary, width, memory)
+    fill(segmenter, read_weights(path), str(path))
+    return segmenter.eval()
+
+
+def write_segmenter(directory: Path, segmenter: Segmenter) -> None:
+    """Add a segmenter to a model directory, in half precision."""
+    write_weights(directory / SEGMENTER, unshared(segmenter), is_half=True)
 
 
 def compose_system(name: str, directories: Sequence[Path], trust: bool = False) -> System:

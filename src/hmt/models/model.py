@@ -10,7 +10,8 @@ from hmt.errors import UserError
 from hmt.fast.int8 import quantise
 from hmt.fast.prepacked import make_ready
 from hmt.limits import MAX_SENTENCE_TOKENS, MOST_SLOTS
-from hmt.models.directory import ModelConfig, describe, load_system
+from hmt.model.segmenter import Segmenter
+from hmt.models.directory import ModelConfig, describe, load_segmenter, load_system
 from hmt.models.hub import fetch, is_hub_name
 from hmt.models.weights import count_parameters
 from hmt.plain import shortened
@@ -37,6 +38,7 @@ class Model:
         system: System[ConfigT, KnobsT, MemoryT],
         tokenizers: Tokenizers,
         config: ModelConfig | None = None,
+        segmenter: Segmenter | None = None,
     ) -> None:
         dims = system.parts[0].dims
         sizes = (dims.source_vocabulary, dims.target_vocabulary)
@@ -51,6 +53,7 @@ class Model:
         self.tokenizers = tokenizers
         self.source_tokenizer, self.target_tokenizer = tokenizers
         self.config = config or describe(system)
+        self.segmenter = segmenter  # finds the sentences of text without punctuation
         self.knobs()  # refuses invalid settings now, not at the first sentence
 
     def __repr__(self) -> str:
@@ -83,6 +86,7 @@ class Model:
             by_line=by_line,
             listener=listener,
             keep=keep,
+            segmenter=self.segmenter,
         )
 
     def engine(self, slots: int = 1) -> Engine:
@@ -163,7 +167,8 @@ def load(
     system, config = load_system(directory, trust)
     system.to(place)
     source, target = open_tokenizers(directory)
-    model = Model(system, (CapitalsReader(source.backend), target), config)
+    segmenter = load_segmenter(directory, source.size)
+    model = Model(system, (CapitalsReader(source.backend), target), config, segmenter)
     if int8:  # counted before: in eight bits some weights exist twice
         quantise(system.parts)
     elif place.type == "cpu":

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from hmt.model.segmenter import Segmenter
 from hmt.streaming.engine import Engine
 from hmt.streaming.events import Ended, Notice, Written
 from hmt.streaming.live import Live
@@ -135,13 +136,14 @@ class Channel:
         is_live: bool = True,
         has_detail: bool = False,
         cuts: bool = True,
+        segmenter: Segmenter | None = None,
     ) -> None:
         self._wake, self.deliver = wake, deliver
         self.is_live, self.has_detail = is_live, has_detail
         self.keeps_records = False  # also without detail
         self.starts_line = True  # there is no text before the first sentence
         self._tokenizers, self._knobs = tokenizers, knobs
-        self._max_tokens, self._cuts = max_tokens, cuts
+        self._max_tokens, self._cuts, self._segmenter = max_tokens, cuts, segmenter
         self.inbox: deque[Item] = deque()
         self.has_left = False
         # used by the conductor's thread only
@@ -190,6 +192,7 @@ class Channel:
                 self._knobs,
                 cuts=self._cuts,
                 max_tokens=self._max_tokens,
+                segmenter=self._segmenter,
             )
             self.live.starts_line = self.starts_line
         live, out = self.live, list[Output]()

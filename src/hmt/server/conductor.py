@@ -111,6 +111,7 @@ class Conductor:
             is_live=is_live,
             has_detail=has_detail,
             cuts=cuts,
+            segmenter=self.model.segmenter,
         )
 
     def close(self, channel: Channel) -> None:

@@ -19,6 +19,11 @@ LAG_MS = 500  # which is when a cue begins this much later than its first word w
 SILENCE_MS = 1500  # without a new word, a cue is complete
 # An arrow in the text would be read as a line of times.  Removing one dash of "--->" leaves one.
 ARROW = re.compile("-{2,}>")
+# SubRip cannot escape what players take for markup.  A zero-width character makes "<b>" text; many
+# players hide everything in braces, so braces become parentheses.
+TAG = re.compile("<(?=[/a-zA-Z])")
+WORD_JOINER = "\u2060"
+BRACES = str.maketrans("{}", "()")
 TIMINGS = ("live", "source")  # when a word was written, or when what it translates was spoken
 
 
@@ -146,7 +151,8 @@ def pieces(word: str, width: int) -> list[str]:
 
 def srt(cue: Cue) -> str:
     """A cue of a SubRip file."""
-    text = "\n".join(ARROW.sub("->", line) for line in cue.lines)
+    text = "\n".join(ARROW.sub("->", line).translate(BRACES) for line in cue.lines)
+    text = TAG.sub("<" + WORD_JOINER, text)
     return f"{cue.number}\n{_clock(cue.start_ms, ',')} --> {_clock(cue.end_ms, ',')}\n{text}\n\n"
 
 

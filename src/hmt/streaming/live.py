@@ -14,11 +14,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from hmt.limits import MAX_SENTENCE_TOKENS, MAX_WORD_CHARACTERS
+from hmt.model.segmenter import Segmenter
 from hmt.plain import to_plain
 from hmt.streaming import events
 from hmt.streaming.engine import Engine
 from hmt.streaming.events import Ended, Event, Notice, Written
 from hmt.streaming.record import Record
+from hmt.streaming.segmentation import Segmentation
 from hmt.streaming.sentence import OpenSentence, Word
 from hmt.systems.stream import Stream
 from hmt.text.language_pair import Tokenizers
@@ -49,8 +51,10 @@ class Live:
         by_line: bool = False,
         cuts: bool = True,
         max_tokens: int | None = None,
+        segmenter: Segmenter | None = None,
     ) -> None:
         self.engine, self.tokenizers, self.knobs = engine, tokenizers, knobs
+        self.segmenter = segmenter  # finds the sentences of text without punctuation
         self.by_line = by_line  # a sentence is what the caller ends, and ends where the model does
         self.cuts = cuts  # whether punctuation ends the next sentences of running text
         self.max_tokens = max_tokens or MAX_SENTENCE_TOKENS  # of a sentence
@@ -169,22 +173,36 @@ class Live:
     # ---- within
 
     def _give(self, word: Word) -> None:
-        sentence = self.sentence
-        if sentence is None:
-            stream = self.engine.open(self.knobs)
-            stream.is_running = not self.by_line
-            cuts = self.cuts and not self.by_line
-            if cuts:
-                stream.stops = _end_marks(self.tokenizers[1])
-            sentence = self.sentence = OpenSentence(
-                self.engine, stream, self.tokenizers, by_line=self.by_line, cuts=cuts
-            )
-        elif sentence.length + len(word.tokens) >= self.max_tokens:
-            self._heard.appendleft(word)
-            sentence.end_source(events.LENGTH)
+        sentence = self.sentence or self._open()
+        if sentence.words and sentence.length + len(word.tokens) >= self.max_tokens:
+            end = events.LENGTH
+        elif sentence.ends_before(word):
+            end = events.MODEL
+        else:
+            if (reason := sentence.give(word)) is not None:
+                sentence.end_source(reason)
             return
-        if (reason := sentence.give(word)) is not None:
-            sentence.end_source(reason)
+        self._heard.appendleft(word)
+        sentence.end_source(end)
+
+    def _open(self) -> OpenSentence:
+        stream = self.engine.open(self.knobs)
+        stream.is_running = not self.by_line
+        cuts = self.cuts and not self.by_line
+        if cuts:
+            stream.stops = _end_marks(self.tokenizers[1])
+        segmentation = None
+        if self.segmenter is not None:
+            segmentation = Segmentation(self.segmenter, self.tokenizers[0])
+        self.sentence = OpenSentence(
+            self.engine,
+            stream,
+            self.tokenizers,
+            by_line=self.by_line,
+            cuts=cuts,
+            segmentation=segmentation,
+        )
+        return self.sentence
 
     def _written(self, sentence: OpenSentence, i: int, text: str, is_whole: bool) -> Written:
         stream = sentence.stream

@@ -9,6 +9,7 @@ from hmt.streaming.borders import Border, find_border
 from hmt.streaming.engine import Engine
 from hmt.streaming.record import Record
 from hmt.streaming.recording import record_of
+from hmt.streaming.segmentation import Segmentation
 from hmt.systems.stream import Stream
 from hmt.text.language_pair import Tokenizers
 from hmt.text.pieces import Detokenizer
@@ -43,10 +44,18 @@ class OpenSentence:
     """
 
     def __init__(
-        self, engine: Engine, stream: Stream, tokenizers: Tokenizers, *, by_line: bool, cuts: bool
+        self,
+        engine: Engine,
+        stream: Stream,
+        tokenizers: Tokenizers,
+        *,
+        by_line: bool,
+        cuts: bool,
+        segmentation: Segmentation | None = None,
     ) -> None:
         self.engine, self.stream, self.tokenizers = engine, stream, tokenizers
         self.by_line, self.cuts = by_line, cuts
+        self._segmentation = segmentation
         self.words: list[Word] = []
         self.text = ""  # written so far
         self.end_reason = ""  # why its source ended, once it has
@@ -64,6 +73,13 @@ class OpenSentence:
     def length(self) -> int:
         """Source tokens so far."""
         return len(self.stream.source) + len(self._held)
+
+    def ends_before(self, word: Word) -> bool:
+        """Whether this word, which is yet to be given, belongs to the next sentence."""
+        if not self.cuts or self._segmentation is None:
+            return False
+        opens = self._segmentation.opens_sentence(word.text)
+        return opens and not self._promises_full_stop(len(self.words))
 
     def give(self, word: Word) -> str | None:
         """Give the stream a word; return the reason if the sentence ends with it."""
@@ -132,8 +148,11 @@ class OpenSentence:
     def border_at_full_stop(self, least_end: float) -> Border | None:
         """Where the sentence ended, if the full stop just written ends one.
 
-        It does where the source has no punctuation, and the model agrees that the text is complete.
+        It does where the source has no punctuation, and the model agrees that the text is complete;
+        not where a segmenter listens, which knows better.
         """
+        if self._segmentation is not None and self._segmentation.is_listening:
+            return None
         read = self.words_read(self.stream.reads[-1])
         last = self.text.split()[-1] if self.text else ""
         if not ends_sentence(last) or self._promises_full_stop(read):

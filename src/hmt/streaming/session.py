@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Self
 
 from hmt.errors import UserError
+from hmt.model.segmenter import Segmenter
 from hmt.plain import LIMIT, shortened
 from hmt.streaming import events
 from hmt.streaming.engine import Engine
@@ -42,13 +43,16 @@ class Session:
         by_line: bool = False,
         listener: Callable[[Event], None] | None = None,
         keep: int = KEPT_SENTENCES,
+        segmenter: Segmenter | None = None,
     ) -> None:
         if not isinstance(keep, int) or keep < 1:
             raise UserError(f"keep = {keep!r}: a session keeps the events of 1 or more sentences.")
         self._engine, self._settings, self._chosen = engine, settings, chosen
         self._keep = keep
         self._lock = threading.Lock()
-        self._live = Live(engine, tokenizers, settings(**chosen), by_line=by_line)
+        self._live = Live(
+            engine, tokenizers, settings(**chosen), by_line=by_line, segmenter=segmenter
+        )
         self._hypotheses = Hypotheses()
         self._warnings: set[str] = set()
         self._last_stream: Stream | None = None

@@ -1,0 +1,53 @@
+"""`hmt segmenter`: teach a model directory where sentences end in text without punctuation."""
+
+import logging
+from pathlib import Path
+
+import typer
+
+from hmt.cli._app import app
+
+logger = logging.getLogger(__name__)
+
+
+@app.command()
+def segmenter(
+    model: Path = typer.Argument(..., metavar="MODEL", help="Model directory to add it to."),
+    text: list[Path] = typer.Option(
+        ..., help="Source sentences, one per line, plain or .gz; may be given several times."
+    ),
+    valid: list[Path] = typer.Option(
+        [], help="Source sentences to test it on; may be given several times."
+    ),
+    updates: int = typer.Option(3000, min=1, max=10**7, help="Updates of 64 talks of 64 words."),
+    seed: int = typer.Option(1, help="Seed of the weights and of the order of the text."),
+    threads: int = typer.Option(1, min=1, max=1024, help="Processor cores to use."),
+) -> None:
+    """Train the network that finds the sentences of speech.
+
+    Speech recognisers often give no punctuation. This small network hears the words before the
+    model does and says which of them begins a sentence. It is stored in the model directory, and
+    every session uses it for sentences that do not begin with a capital letter.
+
+    \b
+    Example:
+      hmt segmenter runs/small --text train.de --valid dev.de
+    """
+    import torch
+
+    from hmt.models.directory import read_config, write_segmenter
+    from hmt.text.language_pair import open_tokenizers
+    from hmt.training.segmenter import precision_and_recall, read_sentences, train_segmenter
+
+    torch.set_num_threads(threads)
+    read_config(model)  # refuses anything but a model directory
+    tokenizer, _ = open_tokenizers(model)
+    tests = [(path, read_sentences(path, tokenizer)) for path in valid]
+    files = [read_sentences(path, tokenizer) for path in text]
+    logger.info("%s sentences.", f"{sum(map(len, files)):,}")
+    made = train_segmenter(files, tokenizer.size, updates, seed)
+    write_segmenter(model, made)
+    for path, sentences in tests:
+        precision, recall = precision_and_recall(made, sentences)
+        logger.info("%s: %.1f%% of the borders found, %.1f%% of those found are right.",
+                    path, 100 * recall, 100 * precision)  # fmt: skip
