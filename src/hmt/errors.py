@@ -1,4 +1,4 @@
-"""The one exception that is meant for the user's eyes, and one that is recognised late."""
+"""The one exception that is shown to the user, and recognising that memory ran out."""
 
 
 class UserError(Exception):
@@ -6,7 +6,7 @@ class UserError(Exception):
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether memory ran out; torch raises RuntimeError for that, on a CPU without a class."""
+    """Whether memory ran out; on a CPU, torch has no class for that and raises RuntimeError."""
     texts = ("can't allocate memory", "out of memory", "bad_alloc", "can't start new thread")
     return isinstance(error, MemoryError) or (
         isinstance(error, RuntimeError) and any(text in str(error) for text in texts)

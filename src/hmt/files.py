@@ -1,7 +1,7 @@
 """Files and directories that appear in one step: after a crash there is the old one or the new.
 
-Nothing is written through a symbolic link, nothing that is not a regular file is waited for, and
-what a killed process left half-written is removed by the next one that writes the same name.
+Nothing is written through a symbolic link, nothing blocks on a file that is not regular, and what a
+killed process left half-written is removed by the next one that writes the same name.
 """
 
 import errno
@@ -17,7 +17,7 @@ from pathlib import Path
 
 from hmt.errors import UserError
 
-RANDOM = r"[a-z0-9_]{8}"  # the part of a temporary name that nobody else has
+RANDOM = r"[a-z0-9_]{8}"  # the unique part of a temporary name
 
 
 @contextmanager
@@ -38,19 +38,19 @@ def replacing(path: Path) -> Iterator[Path]:
                 raise
     except OSError as error:
         raise UserError(
-            f"{path} cannot be written ({error.strerror or error}); what was there before is "
+            f"{path} cannot be written ({error.strerror or error}); the previous version is "
             "unharmed."
         ) from error
 
 
 def _own_mode(path: Path) -> int | None:
-    """Who may read and write the file that is there: who replaces it lets nobody else in."""
+    """The permissions of an existing file, which its replacement keeps."""
     is_there = path.is_file() and not path.is_symlink()
     return path.stat().st_mode & 0o777 if is_there else None
 
 
 def _new_file(path: Path) -> Path:
-    """An empty file beside `path`, for those to read and write whom the umask allows."""
+    """An empty file beside `path`, with the permissions that the umask gives."""
     mode = _own_mode(path)
     while True:
         made = _unused(path, "tmp")
@@ -66,7 +66,7 @@ def _unused(path: Path, ending: str) -> Path:
 
 @contextmanager
 def _claimed(make: Callable[[], Path]) -> Iterator[Path]:
-    """Yield what `make` makes, locked, so that nobody takes it for a dead process's leavings."""
+    """Yield what `make` makes, locked, so that no other process sweeps it away."""
     while True:
         made = make()
         with suppress(FileNotFoundError):  # swept between the two calls
@@ -83,7 +83,7 @@ def _claimed(make: Callable[[], Path]) -> Iterator[Path]:
 
 
 def _sweep(path: Path, ending: str) -> None:
-    """Remove what killed processes left beside `path`: names with this ending that nobody holds."""
+    """Remove what killed processes left beside `path`: unlocked names with this ending."""
     pattern = re.compile(re.escape(f".{path.name}.") + ending)
     for found in path.parent.iterdir():
         if not pattern.fullmatch(found.name):
@@ -110,9 +110,9 @@ def _sync(path: Path) -> None:
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
-    """Replace a file in one step, unless its content is the same already.
+    """Replace a file in one step, unless it already has this content.
 
-    What no UTF-8 can express (half of a surrogate pair) becomes a question mark.
+    What UTF-8 cannot express (half of a surrogate pair) becomes a question mark.
     """
     data = content.encode("utf-8", "replace") if isinstance(content, str) else content
     is_plain = path.is_file() and not path.is_symlink()
@@ -124,7 +124,7 @@ def write_atomically(path: Path, content: str | bytes) -> None:
 def link(path: Path, existing: Path) -> None:
     """Make `path` the same file as `existing`; a copy where the file system has no links."""
     if path.exists() and path.samefile(existing) and not path.is_symlink():
-        return  # to rename one name of a file to another does nothing, and both would stay
+        return  # renaming one name of a file to another does nothing, and both would stay
     with replacing(path) as temporary:
         try:
             temporary.unlink()
@@ -134,20 +134,31 @@ def link(path: Path, existing: Path) -> None:
 
 
 def refuse_special(path: Path) -> None:
-    """Refuse what is there and no regular file: opening a named pipe would wait for ever."""
+    """Refuse anything but a regular file, if it exists: opening a named pipe would block."""
     try:
         mode = path.stat().st_mode
     except OSError:
-        return  # whoever opens it has a sentence for that
+        return  # the caller that opens it reports that
     if not stat.S_ISREG(mode):
         kind = "directory" if stat.S_ISDIR(mode) else "pipe or device"
         raise UserError(f"{path} is a {kind}, not a file; name or put a regular file there.")
 
 
-def open_own(path: Path, flags: int = 0) -> int:
-    """A descriptor of a file of ours to read and to write, made if it is missing; never a link's.
+def read_text(path: Path) -> str:
+    """The text of a UTF-8 file, without its byte order mark; anything else is refused."""
+    refuse_special(path)
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise UserError(f"{path} cannot be read ({error.strerror}); check its name.") from None
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path} is not UTF-8 text ({error.reason}); convert it first.") from None
 
-    Someone else's link in its place would have us write into a file of theirs.
+
+def open_own(path: Path, flags: int = 0) -> int:
+    """A descriptor to read and write a file of ours, created if missing; never through a link.
+
+    Through a link put there by someone else, we would overwrite another file.
     """
     flags |= os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
@@ -157,7 +168,9 @@ def open_own(path: Path, flags: int = 0) -> int:
             raise UserError(
                 f"{path} is a symbolic link, which is not followed; remove it."
             ) from None
-        raise UserError(f"{path} cannot be opened ({error.strerror}).") from error
+        raise UserError(
+            f"{path} cannot be opened ({error.strerror}); check its permissions."
+        ) from error
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
         raise UserError(f"{path} is a pipe or a device, not a file; remove it.")
@@ -165,7 +178,7 @@ def open_own(path: Path, flags: int = 0) -> int:
 
 
 def append(handle: int, line: str, path: Path) -> None:
-    """Write a line at once to the end of an open file of ours; `path` is its name."""
+    """Append a line to one of our open files, unbuffered; `path` is its name."""
     data = f"{line}\n".encode("utf-8", "replace")
     try:
         if os.write(handle, data) < len(data):
@@ -173,15 +186,15 @@ def append(handle: int, line: str, path: Path) -> None:
     except OSError as error:
         raise UserError(
             f"{path} cannot be written ({error.strerror}); what was saved before is kept: make "
-            "room and repeat the command to go on."
+            "room and repeat the command to continue."
         ) from error
 
 
 @contextmanager
 def locked(path: Path, busy: str, *, waits: bool = False) -> Iterator[None]:
-    """Hold a lock file, which is free again however the process ends.
+    """Hold a lock file, which is released however the process ends.
 
-    Who finds it held waits, or gets the sentence `busy` with the number of the {process}.
+    If another process holds it, wait, or raise the message `busy` with the number of the {process}.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with os.fdopen(open_own(path), "r+") as file:
@@ -193,15 +206,17 @@ def locked(path: Path, busy: str, *, waits: bool = False) -> Iterator[None]:
                 busy.format(process=process if process.isdigit() else "unknown")
             ) from None
         except OSError as error:
-            raise UserError(f"{path} cannot be locked ({error.strerror}).") from error
-        with suppress(OSError):  # a full disk: the number is only shown, the lock holds
+            raise UserError(
+                f"{path} cannot be locked ({error.strerror}); use another file system."
+            ) from error
+        with suppress(OSError):  # a full disk: the number is for display only
             os.ftruncate(file.fileno(), 0)
             os.pwrite(file.fileno(), f"{os.getpid()}\n".encode(), 0)
         yield
 
 
 def refuse_occupied(directory: Path) -> None:
-    """Refuse a directory that holds anything, for the user's work is never overwritten."""
+    """Refuse a directory that is not empty: the user's work is never overwritten."""
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         raise UserError(
             f"{directory} already exists and is not an empty directory; name a new one."
@@ -224,7 +239,7 @@ def drafting(directory: Path, last: str) -> Iterator[Path]:
             yield draft
             for file in draft.iterdir():
                 _sync(file)
-            refuse_occupied(directory)  # somebody may have filled it meanwhile
+            refuse_occupied(directory)  # it may have been filled meanwhile
             if directory.exists():
                 for file in sorted(draft.iterdir(), key=lambda file: file.name == last):
                     file.replace(directory / file.name)

@@ -1,6 +1,6 @@
-"""The bound of every size that a file or an option can ask for, with the reason for its number.
+"""The bound of every size that a file or an option can request, with the reason for its number.
 
-A small file must not cost gigabytes or hours: whoever reads a size compares it with these first.
+A small file must not cost gigabytes or hours: every size that is read is first compared with these.
 """
 
 MOST_SYMBOLS = 4_000_000  # of a vocabulary: all words of a large corpus
@@ -19,12 +19,12 @@ MOST_PARTS = 16  # Transformers in one system; the adaptive policy's paper has t
 # A longer sentence is cut in two: this bounds the memory of a session for any input.
 MAX_SENTENCE_TOKENS = 1024
 MOST_SLOTS = 10_000  # sentences side by side; beyond that memory runs out and nothing gets faster
-# Of a longer "word", which nobody speaks or writes, no more than this is read, in text for training
-# as in live text.  It always fits a sentence: composing a character makes at most three of it.
+# Of a longer "word", which nobody speaks or writes, only this much is read, in training text and in
+# live text. It always fits a sentence: composing a character makes at most three of it.
 MAX_WORD_CHARACTERS = 300
 # Of a line of text: a hundred times the longest sentence that can be translated.
 MAX_LINE_BYTES = 1_000_000
-# Natural text is packed to a third, a table of repetitions to a hundredth; beyond a gigabyte, more
+# Natural text compresses to a third, a table of repetitions to a hundredth; beyond a gigabyte, more
 # than this is a file made to fill a disk.
 MOST_INFLATION = 200
 # A vocabulary entry is one word or less; end marks and a few decomposed characters may be added.

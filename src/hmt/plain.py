@@ -1,7 +1,7 @@
 """Frozen dataclasses from plain data: JSON, TOML, keyword arguments.
 
 Everything that is read (recipes, configurations, inference settings, model directories, prepared
-data, records) passes through `from_plain`: one wording of mistakes, one set of limits.
+data, records) passes through `from_plain`: one wording of errors, one set of limits.
 """
 
 import json
@@ -19,7 +19,7 @@ from hmt.errors import UserError
 
 Kind = TypeVar("Kind")
 
-# What is not finite, or larger than JSON readers hold exactly, would only fail in mid-work.
+# Non-finite numbers, or ones larger than JSON readers hold exactly, would only fail later.
 LIMIT = 2.0**53
 NAMES = {
     bool: "true or false",
@@ -42,7 +42,7 @@ HALF_ESCAPED = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def from_plain(kind: type[Kind], values: Any, where: str = "", missing: str = "") -> Kind:
-    """Build a dataclass; an unknown, missing or ill-typed key is the user's mistake.
+    """Build a dataclass; an unknown, missing or ill-typed key is a UserError.
 
     `where` is the place that messages name; `missing` says what to do about a missing {key}.
     """
@@ -64,7 +64,7 @@ def from_plain(kind: type[Kind], values: Any, where: str = "", missing: str = ""
 
 
 def to_plain(value: Any) -> Any:
-    """Plain data as JSON returns it (tuples become lists), of a dataclass or of what holds some."""
+    """Dataclasses, also in containers, as plain data that JSON returns (tuples become lists)."""
     return json.loads(json.dumps(value, default=asdict))
 
 
@@ -86,7 +86,7 @@ def json_object(text: str) -> dict[str, Any]:
 
 def toml_table(text: str) -> dict[str, Any]:
     """The table that a TOML text holds."""
-    # for a name of n parts tomllib takes n^2 steps: half a minute for one of 40 kB
+    # tomllib takes n^2 steps for a name of n parts: half a minute for one of 40 kB
     if len(text) > MOST_TOML or max(map(_dots, text.split("\n"))) > MOST_DOTS:
         raise UserError(
             f"it has more than {MOST_TOML:,} characters, or a line of more than {MOST_DOTS:,} dots."
@@ -96,7 +96,7 @@ def toml_table(text: str) -> dict[str, Any]:
         check_depth(values)
     except RecursionError:
         raise UserError(TOO_DEEP) from None
-    except ValueError as error:  # not only TOMLDecodeError: of a number of 5000 digits, a bare one
+    except ValueError as error:  # TOMLDecodeError, or a bare one for a number of 5000 digits
         raise UserError(f"this is not TOML: {str(error).rstrip('.')}.") from None
     return values
 
@@ -106,7 +106,7 @@ def _dots(line: str) -> int:
 
 
 def check_depth(values: Any) -> None:
-    """Refuse tables in tables without end: every walk through them would overflow the stack."""
+    """Refuse deeply nested tables: any recursion through them would overflow the stack."""
     level = [values]
     for _ in range(DEPTH):
         inner = (item.values() if isinstance(item, dict) else item for item in level)
@@ -117,14 +117,14 @@ def check_depth(values: Any) -> None:
 
 
 def _whole(digits: str) -> int:
-    """A whole number that can be stored: one of 400 digits is no number of anything."""
+    """A whole number that can be stored; one of 400 digits is meaningless."""
     if len(digits) > MOST_DIGITS:
         raise UserError(f"it has a number of {len(digits)} digits; at most {MOST_DIGITS} are read.")
     return int(digits)
 
 
 def shortened(value: Any) -> str:
-    """A value as it may stand in a sentence."""
+    """A value, shortened to fit into a sentence."""
     try:
         text = repr(value) if isinstance(value, float) else _json(value)
     except (ValueError, RecursionError):  # Python shows no number of more than 4300 digits
@@ -154,7 +154,7 @@ def _fields(kind: Any) -> dict[str, tuple[Any, bool]]:
 
 
 def _read(hint: Any, value: Any, where: str, missing: str) -> Any:
-    """One value; dataclasses inside it have places of their own, those of a list count from 1."""
+    """One value; dataclasses inside it have their own places, numbered from 1 in a list."""
     if is_dataclass(hint):
         return from_plain(typing.cast(type, hint), value, where, missing)
     origin, inner = typing.get_origin(hint), typing.get_args(hint)
@@ -175,7 +175,7 @@ def _read(hint: Any, value: Any, where: str, missing: str) -> Any:
 
 
 def _fit(hint: Any, value: Any) -> Any:
-    """The value as its annotation has it, or _UNFIT."""
+    """The value converted to its annotation, or _UNFIT."""
     origin, inner = typing.get_origin(hint), typing.get_args(hint)
     if hint is Any:
         return value
@@ -212,7 +212,7 @@ def _fit_tuple(inner: tuple[Any, ...], values: Sequence[Any]) -> Any:
 def _fit_all(hint: Any, values: Sequence[Any]) -> Any:
     """A list whose items all fit, or _UNFIT.
 
-    Records hold long lists of numbers: what is done for each of them runs inside the interpreter.
+    Records hold long lists of numbers: the check of each item runs in C, not in a Python loop.
     """
     if typing.get_origin(hint) is list and all(type(value) is list for value in values):
         flat = _fit_all(typing.get_args(hint)[0], [*chain.from_iterable(values)])
@@ -229,14 +229,14 @@ def _fit_all(hint: Any, values: Sequence[Any]) -> Any:
 
 
 def _is_a(given: type, hint: type) -> bool:
-    """Whether a value of this type may stand there; a truth value is no number."""
+    """Whether a value of this type is allowed; a truth value is not a number."""
     if hint in (int, float) and issubclass(given, bool):
         return False
     return issubclass(given, int | float if hint is float else hint)
 
 
 def _exceeds(value: Any) -> bool:
-    """Whether a number in it is beyond the limits."""
+    """Whether it contains a number beyond the limits."""
     if isinstance(value, list | tuple):
         return any(map(_exceeds, value))
     return isinstance(value, int | float) and not abs(value) < LIMIT

@@ -1,4 +1,4 @@
-"""An invented language whose right moments are known: for demonstrations and tests of learning.
+"""An invented language whose ideal moments are known, for demonstrations and tests of learning.
 
 Every source word has one English word, but the order differs in two ways:
 - an adjective follows its noun, so a noun cannot be written before one more word was read;
@@ -40,13 +40,13 @@ class Pair:
 
 
 def sentences(count: int, seed: int = 1) -> Iterator[Pair]:
-    """Give the same `count` pairs for the same seed."""
+    """Return `count` pairs, the same for the same seed."""
     draw = random.Random(seed)
     return (_sentence(draw) for _ in range(count))
 
 
 def write(folder: Path, name: str, count: int, seed: int = 1) -> tuple[Path, Path]:
-    """Write `name`.source and `name`.target, one sentence per line, and give their paths."""
+    """Write `name`.source and `name`.target, one sentence per line, and return their paths."""
     folder.mkdir(parents=True, exist_ok=True)
     pairs = list(sentences(count, seed))
     paths = folder / f"{name}.source", folder / f"{name}.target"

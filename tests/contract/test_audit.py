@@ -217,7 +217,7 @@ def record(**changes: Any) -> Record:
         ({"target_tokens": ["a", "x", "c", "</s>"]}, 'write 2 "b" became "x"'),
         ({"reads": [2, 2, 3, 4]}, 'write 1 "a" came after 2 source pieces, not 1'),
         ({"reads": [1, 3, 3, 4]}, 'write 2 "b" was no longer made'),
-        ({"reads": [1, 2, 2, 4]}, 'write 3 "c" was made before its time'),
+        ({"reads": [1, 2, 2, 4]}, 'write 3 "c" was made too early'),
         ({"source_tokens": ["u", "x", "w", "</s>"]}, 'source piece 2 "v" became "x"'),
         ({"confidences": [[0.5], [0.3, 0.75], [0.5, 0.5], [1.0]]}, "confidence of write 2"),
         ({"confidences": [[0.5], [0.25, 0.75], [0.6, 0.5], [1.0]]}, "confidence of write 3"),

@@ -41,8 +41,8 @@ def test_a_base_can_be_told(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("1-1\n", "has 1 lines but there are 3 pairs"),
-        ("1-1\n1-1 x-2\n\n", "line 2: 'x-2' is no link"),
-        ("1-1\n1:1\n\n", "line 2: '1:1' is no link"),
+        ("1-1\n1-1 x-2\n\n", "line 2: 'x-2' is not a link"),
+        ("1-1\n1:1\n\n", "line 2: '1:1' is not a link"),
         ("1-1\n2p1\n\n", "line 2: the link 2p1 names source word 2, but the source has 1 words"),
         ("1-1\n1-1\n1-1\n", "line 3: .* target word 1, but the target has 0 words"),
         ("0-0 1-4\n\n\n", "line 1: .* target word 4, .* counted from 0"),

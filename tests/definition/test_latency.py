@@ -172,7 +172,7 @@ def test_nothing_written_or_nothing_to_read_has_no_latency() -> None:
 
 @pytest.mark.parametrize(
     ("reads", "message"),
-    [([2, 1], "never fall"), ([1, 7], "past the end"), ([-1], "whole"), ([1.5], "whole")],
+    [([2, 1], "never decrease"), ([1, 7], "past the end"), ([-1], "whole"), ([1.5], "whole")],
 )
 def test_impossible_reads_are_refused(reads: list[int], message: str) -> None:
     with pytest.raises(UserError, match=message):
@@ -181,7 +181,7 @@ def test_impossible_reads_are_refused(reads: list[int], message: str) -> None:
 
 def test_clipping_must_be_asked_for() -> None:
     assert latency([1, 7], 5, clip=True) == latency([1, 5], 5)
-    with pytest.raises(UserError, match="never fall"):
+    with pytest.raises(UserError, match="never decrease"):
         latency([2, 1], 5, clip=True)
 
 

@@ -381,7 +381,7 @@ def test_a_stopped_run_goes_on(hmt: Call, world: Path, monkeypatch: pytest.Monke
     ("more", "said"),
     [
         (["--talks", "nothing", "--talk-sentences", "3"], "not both"),
-        (["--comet", "x"], "does not go with --comet"),
+        (["--comet", "x"], "--longform and --comet exclude"),
         (["--log", "x"], "leave out"),
     ],
 )

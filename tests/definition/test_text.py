@@ -356,7 +356,7 @@ def test_training_without_words_is_an_error() -> None:
 def test_impossible_settings_are_named() -> None:
     with pytest.raises(UserError, match="7 entries"):
         train_bpe(LINES, 7)
-    with pytest.raises(UserError, match="least word count is 0"):
+    with pytest.raises(UserError, match="minimum word count is 0"):
         train_words(LINES, 0)
 
 

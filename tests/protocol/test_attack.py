@@ -78,7 +78,7 @@ def test_training_into_a_directory_of_other_files(data: Path, tmp_path: Path, th
     path = tmp_path / "mine" / theirs
     path.parent.mkdir(parents=True)
     path.write_text('{"flour": 500}\n')
-    with pytest.raises(UserError, match="holds files that are not a run's"):
+    with pytest.raises(UserError, match="holds files that do not belong to a run"):
         train(tiny.recipe(data, tmp_path / "mine"))
     assert path.read_text() == '{"flour": 500}\n'
     assert attack.files_below(tmp_path / "mine") == [Path(theirs)]
@@ -95,7 +95,7 @@ def test_the_working_directory_is_refused_unless_it_is_empty(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "README.md").write_text("mine")
-    with pytest.raises(UserError, match="not a run's"):
+    with pytest.raises(UserError, match="do not belong to a run"):
         train(tiny.recipe(data, Path()))
     (tmp_path / "README.md").unlink()
     assert train(tiny.recipe(data, Path(), updates=1)).is_finished

@@ -326,7 +326,7 @@ def test_the_model_that_ships_is_the_default(hmt: Call, tmp_path: Path) -> None:
     [
         (
             "explain Ich habe keine Zeit",
-            "hmt: Got unexpected extra argument(s) (keine Zeit); what contains spaces needs "
+            "hmt: Got unexpected extra argument(s) (keine Zeit); text with spaces needs "
             "quotation marks; see `hmt explain --help`.\n",
         ),
         (

@@ -76,7 +76,7 @@ def test_a_log_of_simuleval_is_scored_without_a_model(hmt: Call, tmp_path: Path)
         ({"source": "", "prediction": "", "delays": []}, "left out: up to 1 of 2"),
         ({"reference": ""}, "AL word"),
         ({"delays": [1, 2, 4]}, "(--clip)."),
-        ({"delays": [3, 2, 3]}, "must never fall"),
+        ({"delays": [3, 2, 3]}, "must never decrease"),
         ({"delays": [1, 2]}, "there are 2 delays for a prediction of 3 words"),
         ({"delays": [640.5, 900.0, 1200.0]}, "logs of speech"),
         ({"reference": None}, '"reference" is missing here'),
@@ -273,7 +273,7 @@ def test_a_directory_in_which_nothing_was_measured_can_be_used_again(
 ) -> None:
     (world / "long.source").write_text("al brano .\n" + "al " * 5000 + "\n")
     answer = hmt("evaluate", "run", "--source", "long.source", "--output", "again")
-    assert answer.code == 2 and "cut it into sentences" in answer.err
+    assert answer.code == 2 and "split it into sentences" in answer.err
     assert hmt("evaluate", "run", *TEST, "--output", "again", *SHORT).code == 0
     answer = hmt("evaluate", "run", *TEST[:2], "--output", "again", *SHORT)
     assert answer.code == 2 and "other text" in answer.err

@@ -316,7 +316,7 @@ def test_a_small_archive_that_never_ends(tmp_path: Path, monkeypatch: pytest.Mon
     path = tmp_path / "bomb.gz"
     path.write_bytes(gzip.compress(b"\n" * 20_000_000))
     tracemalloc.start()
-    with pytest.raises(UserError, match="more than 200 times its own size"):
+    with pytest.raises(UserError, match="more than 200 times its size"):
         scan(path)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
@@ -382,10 +382,10 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [
         ("train.source.tokens", 3, 60_000, "has the id 60000, but the tokenizer"),
         ("train.target.tokens", 0, 60_000, "has the id 60000, but the tokenizer"),
-        ("train.target.offsets", 2, -5, "do not rise"),
-        ("train.source.offsets", 2, 2**62, "do not rise"),
-        ("train.source.offsets", 0, 1, "speaks of"),
-        ("train.source.offsets", -1, 2**62, "speaks of"),
+        ("train.target.offsets", 2, -5, "do not increase"),
+        ("train.source.offsets", 2, 2**62, "do not increase"),
+        ("train.source.offsets", 0, 1, "expects"),
+        ("train.source.offsets", -1, 2**62, "expects"),
     ],
 )
 def test_numbers_out_of_place_in_prepared_data(

@@ -53,7 +53,7 @@ def test_a_name_with_the_prefix_is_loaded(
 def test_a_wrong_name_is_refused_before_anything_is_asked(
     asked: list[tuple[str, str | None]], name: str
 ) -> None:
-    with pytest.raises(UserError, match="no name on the hub"):
+    with pytest.raises(UserError, match="not a name on the hub"):
         hub.fetch(name)
     assert asked == []
 

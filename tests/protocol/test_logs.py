@@ -180,7 +180,7 @@ def test_text_without_spaces_counts_characters(tmp_path: Path) -> None:
         (odd(prediction=None), '"prediction" is null; it must be text'),
         (odd(delays=[1, 2]), "2 delays for a prediction of 3 words"),
         (odd(delays=[1, 2, 4]), "past the end"),
-        (odd(delays=[2, 1, 3]), "never fall"),
+        (odd(delays=[2, 1, 3]), "never decrease"),
         (odd(delays=[1, 2, 2.5]), "whole numbers"),
         (odd(delays=[1, 2, float("nan")]), "a list of numbers, finite"),
         (odd(delays="1 2 3"), "a list of numbers"),

@@ -624,5 +624,5 @@ def test_parts_without_their_text_are_left_out(
     assert command(words) == 2
     assert "needs --europarl DIR and --newstest DIR" in capfd.readouterr().err
     assert command([*words, "--europarl", "nowhere", "--newstest", "nowhere"]) == 2
-    assert "nowhere is no folder" in capfd.readouterr().err
+    assert "nowhere is not a folder" in capfd.readouterr().err
     assert not planned(chosen(PARTS, ["europarl"]), replace(place, texts={}))

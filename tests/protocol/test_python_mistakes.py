@@ -57,7 +57,7 @@ def test_times_are_seconds(model: Model, spoken: Any) -> None:
         ("a\0b", "not a model directory"),
         (3, "takes a path, not int"),
         (b"model", "takes a path, not bytes"),
-        ("hf:" + "x" * 5000, "no name on the hub"),
+        ("hf:" + "x" * 5000, "not a name on the hub"),
     ],
 )
 def test_a_model_is_named_by_a_path(path: Any, reason: str) -> None:

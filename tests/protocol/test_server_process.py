@@ -140,7 +140,7 @@ def test_what_strangers_send_does_not_fill_the_log(folder: Path) -> None:
         running.popen.send_signal(signal.SIGTERM)
         assert running.popen.stderr is not None
         said = running.popen.stderr.read()
-    assert [line for line in said.splitlines() if not line.startswith("Going away")] == []
+    assert [line for line in said.splitlines() if not line.startswith("Shutting down")] == []
 
 
 def test_a_port_that_is_taken_is_one_sentence(folder: Path) -> None:
@@ -149,5 +149,5 @@ def test_a_port_that_is_taken_is_one_sentence(folder: Path) -> None:
         port = taken.getsockname()[1]
         with process(folder, port) as running:
             assert running.popen.returncode == 2
-            assert f"127.0.0.1:{port} cannot be served; is the port taken?" in running.said
+            assert f"127.0.0.1:{port} cannot be served; is the port in use?" in running.said
             assert "Traceback" not in running.said

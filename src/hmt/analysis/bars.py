@@ -1,4 +1,4 @@
-"""Bars with their intervals: what groups of states or of sentences reach."""
+"""Bars with their intervals: the scores of groups of states or of sentences."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -65,7 +65,7 @@ def speed_figure(rows: Sequence[Mapping[str, Any]]) -> "Figure":
 
 
 def _name(group: Group) -> str:
-    """The middle of a narrow band, the ends of a wide one, the number of a place."""
+    """The middle of a narrow band, the ends of a wide one, or the number of a place."""
     if group.low == group.high:
         return f"{group.low:g}"
     if group.high - group.low <= 0.1 + 1e-9 and group.low * 10 == round(group.low * 10):

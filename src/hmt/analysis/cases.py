@@ -29,11 +29,14 @@ class Case:
 def choose(records: Sequence[Record]) -> list[Case]:
     """The longest wait, the most waits, the longest sentence, and an easy one; no sentence twice.
 
-    The longest wait is usually for a verb or a name; many waits come with another word order.
+    The longest wait is usually for a verb or a name; many waits mean a different word order.
     """
     able = [r for r in records if r.confidences and 4 <= len(r.source_tokens) <= LONGEST]
     if not able:
-        raise UserError("No record has confidences and a length that can be shown.")
+        raise UserError(
+            f"No record has confidences and 4 to {LONGEST} source tokens; give records of a "
+            "system with confidences."
+        )
     middle = sorted(len(r.source_tokens) for r in able)[len(able) // 2]
     wishes: list[tuple[str, Callable[[Record], tuple[float, ...]]]] = [
         ("The longest wait", lambda r: (max(refusals(r)), selection_probability(r))),
@@ -74,7 +77,7 @@ def png(explanation: Explanation) -> bytes:
 
 
 def gallery(cases: Sequence[tuple[str, Explanation]], heading: str) -> str:
-    """One HTML page with a picture and sentences for each case; it needs no network."""
+    """One HTML page with a picture and explanations of each case; it needs no network."""
     parts = [_section(title, explanation) for title, explanation in cases]
     return f"""<!DOCTYPE html>
 <html lang="en">

@@ -26,7 +26,7 @@ Interval = tuple[float, float]
 
 @dataclass(frozen=True)
 class Axes:
-    """What is drawn against what: a quality, and a latency metric in one of the conventions."""
+    """The two axes: a quality, and a latency metric in one of the conventions."""
 
     quality: str
     convention: str
@@ -57,7 +57,7 @@ class Axes:
 
     @property
     def latency_name(self) -> str:
-        """As on the axis of a figure."""
+        """The label of the axis of a figure."""
         if self.metric in ("AP", "LongAP"):
             return f"{self.metric} (share of the source, {self.convention}s)"
         return f"{self.metric} ({self.convention}s)"
@@ -72,7 +72,7 @@ class CurvePoint:
     latency_interval: Interval | None = None
     quality_interval: Interval | None = None
     settings: dict[str, Any] = field(default_factory=dict)
-    values: dict[str, float] = field(default_factory=dict)  # bleu, token.AL and so on: all it has
+    values: dict[str, float] = field(default_factory=dict)  # all its numbers: bleu, token.AL, ...
 
 
 @dataclass(frozen=True)
@@ -97,9 +97,9 @@ def read_curves(directories: Sequence[Path], axes: Axes, labels: Sequence[str] =
 
 
 def read_curve(directories: Sequence[Path], axes: Axes, label: str) -> Curve:
-    """One curve of all points of some directories, from low to high latency.
+    """One curve through the points of all directories, from low to high latency.
 
-    Several directories are several models, as of systems that are trained once per latency.
+    Several directories are several models, as with systems that are trained once per latency.
     """
     read = [_read(path, axes) for path in directories]
     points = sorted((p for found, _ in read for p in found), key=lambda point: point.latency)
@@ -111,7 +111,9 @@ def by_setting(curve: Curve, knob: str) -> list[Curve]:
     """A curve for each value of a setting, in the order of the values."""
     values = {point.settings.get(knob) for point in curve.points}
     if None in values:
-        raise UserError(f"Some points of {curve.label} have no setting {knob!r}.")
+        raise UserError(
+            f"Some points of {curve.label} have no setting {knob!r}; evaluate with --{knob}."
+        )
     return [
         Curve(
             f"{knob} = {value}",
@@ -123,7 +125,7 @@ def by_setting(curve: Curve, knob: str) -> list[Curve]:
 
 
 def _folder_names(directories: Sequence[Path]) -> list[str]:
-    # a name in another encoding than UTF-8 could be neither drawn nor written
+    # a name that is not UTF-8 could be neither drawn nor written
     names = [path.resolve().name.encode("utf-8", "replace").decode() for path in directories]
     return [
         name if names.count(name) == 1 else str(path)
@@ -199,7 +201,7 @@ def _notes(point: Point, axes: Axes) -> list[str]:
         length = latency.get("target_length")
         if isinstance(length, dict):
             length = length.get(axes.metric.removesuffix("_CA"), "written")
-        said = {
+        facts = {
             "in": latency.get("unit"),
             "end tokens": latency.get("end_tokens"),
             "target length": length,
@@ -207,7 +209,7 @@ def _notes(point: Point, axes: Axes) -> list[str]:
         }
         notes.append(
             f"{axes.metric} ({axes.convention}): "
-            + "; ".join(f"{key} {value}" for key, value in said.items() if value)
+            + "; ".join(f"{key} {value}" for key, value in facts.items() if value)
         )
     method, level = (_at(point, "intervals", key) for key in ("method", "level"))
     if method and isinstance(level, float):

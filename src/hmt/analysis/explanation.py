@@ -1,4 +1,4 @@
-"""Why a translation came out as it did: the data that page and picture are drawn from."""
+"""Why a translation came out as it did: the data behind page and picture."""
 
 import dataclasses
 import json
@@ -68,7 +68,7 @@ class Written(Token):
 
 @dataclass(frozen=True)
 class Explanation:
-    """All that is shown of one sentence."""
+    """Everything shown about one sentence."""
 
     source: str
     prediction: str
@@ -78,7 +78,7 @@ class Explanation:
     source_tokens: list[Token]  # (J), the end token included
     target_tokens: list[Written]  # (I)
     settings: dict[str, Any]
-    attention: str  # what the attention of a state is; "" if it is not known
+    attention: str  # which attention is shown; "" if it is not known
     format: int = FORMAT
 
     def to_json(self) -> str:
@@ -101,7 +101,7 @@ class Explanation:
         except UserError as error:
             reason = str(error).rstrip(".")
             raise UserError(
-                f"This is not an explanation as `hmt explain --data` writes it ({reason})."
+                f"This is not an explanation ({reason}); write one with `hmt explain --data`."
             ) from None
 
 
@@ -164,7 +164,7 @@ def _states(
     """The states of target token i (from 0), from early to late; one of them is selected."""
     read, before = record.reads[i], record.reads[i - 1] if i else 0
     known: dict[int, float | None] = {}
-    # where there never was a choice, confidences of one say nothing
+    # if there never was a choice, confidences of one mean nothing
     had_choice = any(len(own) != 1 or own[0] != 1.0 for own in record.confidences)
     if had_choice and record.moments:
         known.update(zip(record.moments[i], record.confidences[i], strict=False))
@@ -199,7 +199,7 @@ def _done_again(
     if not is_own or stream.reads != record.reads:
         raise UserError(
             f"The record {record.index} was not made by this model; name the model directory that "
-            "it was made with, or leave the model out to see what the record has."
+            "it was made with, or leave out the model to see only what the record holds."
         )
     texts = {
         (i - 1, id): _shown(model.target_tokenizer, target[i - 2] if i > 1 else None, id)
@@ -231,7 +231,7 @@ def _tokens(symbols: Sequence[str], ends: Sequence[int], words: Sequence[str]) -
     for n, symbol in enumerate(symbols):
         while word < len(ends) and ends[word] < n:
             word += 1
-        if word == len(ends):  # the end token, or marks after the last word that show nothing
+        if word == len(ends):  # the end token, or invisible marks after the last word
             tokens.append(Token(END if symbol == SPECIALS[EOS] else _text(symbol), None))
             continue
         starts = n == 0 or n - 1 in ends
@@ -242,7 +242,7 @@ def _tokens(symbols: Sequence[str], ends: Sequence[int], words: Sequence[str]) -
 
 
 def _text(symbol: str) -> str:
-    """A vocabulary entry without the marks that say where words begin or go on."""
+    """A vocabulary entry without the marks of where words begin or continue."""
     return symbol.removeprefix(MARK).removesuffix(CONTINUES) or symbol
 
 

@@ -20,22 +20,22 @@ logger = logging.getLogger(__name__)
 FORMATS = (".pdf", ".png", ".svg")
 COLUMN_INCHES = 3.3  # the width of a column in the usual two-column styles
 POINTS = 7.5  # size of text: papers ask for 7 or more
-# Okabe and Ito's colours, which stay apart for colour-blind readers; yellow is left out on white.
+# Okabe and Ito's colours, distinct for colour-blind readers; no yellow on a white ground.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#7F7F7F")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "h", "*")
 LINES = ("-", "--", "-.", ":")
-# One column of a legend inside the panel leaves room for this many.
+# A one-column legend inside the panel has room for this many.
 MOST_INSIDE = 4
 LONGEST_HALF = 18
 FONTS = ("DejaVu Sans", "Noto Sans CJK JP", "Noto Sans", "Noto Sans Arabic", "Arial Unicode MS")
-# A reader who asks for dark pages gets light lines on a dark ground, with the same hues.
+# In dark mode: light lines on a dark ground, with the same hues.
 IN_THE_DARK = "@media (prefers-color-scheme: dark){svg{filter:invert(.93) hue-rotate(180deg)}}"
 
 
 @contextmanager
 def drawing() -> Iterator[None]:
-    """Settings for everything that is drawn here; a missing matplotlib is a UserError."""
-    # they report on font caches, on missing glyphs, and on every step of putting fonts into a file
+    """Settings for all figures; a missing matplotlib is a UserError."""
+    # they report on font caches, missing glyphs, and every step of embedding fonts
     reports = {name: logging.getLogger(name) for name in ("matplotlib", "fontTools")}
     levels = {name: report.level for name, report in reports.items()}
     for report in reports.values():
@@ -97,7 +97,7 @@ def curve_figure(curves: Sequence[Curve], axes: Axes) -> "Figure":
 
 
 def save_figure(figure: "Figure", path: Path) -> None:
-    """Write a figure in the format that its name ends in."""
+    """Write a figure in the format given by the file name."""
     dates: dict[str, dict[str, Any]] = {".pdf": {"CreationDate": None}, ".svg": {"Date": None}}
     kind = path.suffix.lower()
     with drawing(), replacing(path) as temporary, warnings.catch_warnings(record=True) as missing:
@@ -111,9 +111,9 @@ def save_figure(figure: "Figure", path: Path) -> None:
 
 
 def check_format(path: Path, formats: Sequence[str] = FORMATS) -> None:
-    """Refuse a name that ends in no format that can be written."""
+    """Refuse a file name whose ending is not a supported format."""
     if path.suffix.lower() not in formats:
-        raise UserError(f"{path} must end in {' or '.join(formats)}, which choose the format.")
+        raise UserError(f"{path} must end in {' or '.join(formats)}, which determines the format.")
 
 
 def _draw(panel: "Panel", curve: Curve, n: int) -> None:
@@ -139,7 +139,7 @@ def _draw(panel: "Panel", curve: Curve, n: int) -> None:
     if len(known) == len(bands) > 1:
         low, high = zip(*known, strict=True)
         panel.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0, zorder=1)
-    # Latency has an interval too; a curve of one point has no band and shows both as bars.
+    # Latency has an interval too; a curve of one point has no band, so both are error bars.
     spans = [point.latency_interval for point in curve.points]
     panel.errorbar(
         x,

@@ -21,11 +21,11 @@ HOW_TO_READ = (
 
 
 def html_page(explanation: Explanation) -> str:
-    """All of an explanation as one HTML document."""
+    """An explanation as one HTML document."""
     style = (FOLDER / "style.css").read_text(encoding="utf-8")
     script = (FOLDER / "script.js").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    # Nothing may be loaded, and no script may run but ours: the sentence can hold anything.
+    # Nothing may be loaded, and only our script may run: the sentence can contain anything.
     policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
     data = explanation.to_json().replace("<", "\\u003c").replace("\u2028", "\\u2028")
     data = data.replace("\u2029", "\\u2029").replace("&", "\\u0026")

@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 # inches
 CELL, ROW, LOOK, LINE, HEAD, MARGIN, SIDE = 0.85, 0.42, 0.2, 0.22, 0.75, 0.3, 1.9
-CHARACTERS = 13  # of text that fit an inch
+CHARACTERS = 13  # of text per inch
 BLUE, RED, GREY, INK = "#0b5cad", "#a3320b", "#6b7580", "#1b1f24"
 FILLS = {SELECTED: "#dcebfa", REJECTED: "#fbe9e1"}
 INKS = {SELECTED: BLUE, REJECTED: RED}
 MARKS = {SELECTED: " ✓", REJECTED: " ✗"}
-LONGEST = 11  # characters that fit a cell
+LONGEST = 11  # characters that fit into a cell
 
 
 def picture(explanation: Explanation) -> "Figure":

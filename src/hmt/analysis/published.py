@@ -1,4 +1,4 @@
-"""The points of HMT that its paper prints (paper-results.json), as curves to compare with."""
+"""The points of HMT published in its paper (paper-results.json), as curves to compare with."""
 
 import json
 from pathlib import Path
@@ -9,11 +9,6 @@ from hmt.errors import UserError
 
 FILE = Path(__file__).with_name("paper-results.json")
 METRICS = ("AL", "AP", "CW", "DAL")
-
-
-def published_names() -> list[str]:
-    """The settings for which the paper prints numbers."""
-    return list(_content()["settings"])
 
 
 def published(name: str, axes: Axes) -> Curve:
@@ -46,7 +41,7 @@ def published(name: str, axes: Axes) -> Curve:
 
 
 def published_title() -> str:
-    """Which paper it is."""
+    """The title of the paper."""
     return str(_content()["paper"])
 
 

@@ -17,7 +17,7 @@ from hmt.systems.contract import PassOutput, System
 from hmt.systems.stream import Plan, Stream
 from hmt.text.symbols import FIRST_WRITABLE
 
-BEST = 3  # tokens that a state names
+BEST = 3  # most probable tokens shown per state
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Seen:
 def replay(
     system: System, source: Sequence[int], target: Sequence[int], knobs: object, layer: int | None
 ) -> tuple[Stream, dict[tuple[int, int], Seen]]:
-    """Force `target` on `source` (without its end); what each state (i, t) saw, i from 1.
+    """Force `target` on `source` (without end token); what each state (i, t) saw, i from 1.
 
     Attention is the mean over heads of one decoder layer (from 1), or of all if `layer` is None.
     """

@@ -15,7 +15,7 @@ from hmt.metrics.compare import compare_curves
 class Named:
     """One system: its label, and the directories whose points make its curve.
 
-    Several directories are several models, as of systems that are trained once per latency.
+    Several directories are several models, as with systems that are trained once per latency.
     """
 
     label: str
@@ -27,13 +27,13 @@ class Named:
         label, equals, folders = text.partition("=")
         if not label or not equals or not all(folders.split(",")):
             raise UserError(
-                f"{text!r} names no curve; write LABEL=DIR, or LABEL=DIR,DIR for a curve of "
+                f"{text!r} does not name a curve; write LABEL=DIR, or LABEL=DIR,DIR for a curve of "
                 "several models."
             )
         return cls(label, tuple(map(Path, folders.split(","))))
 
     def translations(self) -> list[Translations]:
-        """Of every point."""
+        """The translations of every point."""
         return [each for folder in self.directories for each in read_curve(folder)[0]]
 
 
@@ -61,12 +61,12 @@ def in_words(found: dict[str, Any]) -> str:
     reach = "{:.1f} to {:.1f}".format(*found["range"])
     tested = f"{found['difference']:+.2f} [{low:+.2f}, {high:+.2f}], p = {found['p']:.3f}"
     side = "above" if found["difference"] > 0 else "below"
-    claim = f"is {side}" if found["p"] < 0.05 else "cannot be told from"
+    claim = f"is {side}" if found["p"] < 0.05 else "cannot be distinguished from"
     return f"{found['second']} {claim} {found['first']} over {found['latency']} {reach} ({tested})."
 
 
 def differences(
     curves: Sequence[Named], pairs: Sequence[tuple[int, int]], axes: Axes, resamples: int
 ) -> list[dict[str, Any]]:
-    """The difference of each pair of curves, given by their places."""
+    """The difference of each pair of curves, given by their indices."""
     return [difference(curves[a], curves[b], axes, resamples) for a, b in pairs]

@@ -87,7 +87,7 @@ def _states(pair: Forced) -> Iterator[tuple[int, float, bool, int]]:
     if not all(name in pair for name in ("moments", "confidence", "correct")):
         raise UserError(
             "The model shows no confidence of its states; this analysis is for systems that do, "
-            "as HMT, and for what `hmt score` of this version prints."
+            "such as HMT, and for output of this version of `hmt score`."
         )
     for confidences, corrects in zip(pair["confidence"], pair["correct"], strict=True):
         for place, (confidence, is_correct) in enumerate(zip(confidences, corrects, strict=True)):
@@ -102,7 +102,10 @@ def selection_probability(record: Record) -> float:
     before it from the last write on (Eq. 6 of the paper).
     """
     if not record.reads or len(record.confidences) != len(record.reads):
-        raise UserError(f"Record {record.index} has no confidences, or no token.")
+        raise UserError(
+            f"Record {record.index} has no confidences, or no token; give records of a system with "
+            "confidences, such as HMT."
+        )
     total = 0.0
     before = 0
     for read, moments, confidences in zip(
@@ -124,7 +127,7 @@ def _log(probability: float) -> float:
 def bleu_by_selection(
     records: Sequence[Record], groups: int = 4, resamples: int = 1000
 ) -> list[Group]:
-    """BLEU of equally many sentences each, from the least to the most probable selections."""
+    """BLEU of groups of equal size, from the least to the most probable selections."""
     if len(records) < groups:
         raise UserError(f"There are {len(records)} records; {groups} groups need as many.")
     if any(record.reference is None for record in records):

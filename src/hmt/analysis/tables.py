@@ -54,7 +54,7 @@ def _cells(curves: Sequence[Curve], axes: Axes) -> list[list[str]]:
     metrics = [
         m
         for m in dict.fromkeys(metrics)
-        # with the written length the two are the same number
+        # with the written length, the two are the same number
         if m != "LAAL" or axes.convention != "token" or axes.metric == "LAAL"
     ]
     head = ["system", "setting", *(f"{m} ({axes.convention})" for m in metrics), axes.quality_name]
@@ -93,7 +93,7 @@ def _setting(point: CurvePoint, curve: Curve) -> str:
 
 
 def _notes(curves: Sequence[Curve]) -> list[str]:
-    """Each convention once, with the systems it applies to unless it applies to all we measured."""
+    """Each convention once, with its systems unless it applies to all that were measured."""
     measured = [curve.label for curve in curves if not curve.is_published]
     owners: dict[str, list[str]] = {}
     for curve in curves:

@@ -17,7 +17,7 @@ class Wait:
 
 @dataclass(frozen=True)
 class Event:
-    """Something that happened after source token `moment`: a token was written, or was not yet."""
+    """Something that happened after source token `moment`: a token was written or held back."""
 
     moment: int
     token: int
@@ -42,7 +42,7 @@ def waits(explanation: Explanation) -> list[Wait]:
 
 
 def events(explanation: Explanation) -> list[Event]:
-    """What the model wrote and what it held back, in the order of time."""
+    """What the model wrote and what it held back, in order of time."""
     found = []
     for i, token in enumerate(explanation.target_tokens):
         for n, state in enumerate(token.states):

@@ -11,8 +11,8 @@ from typing import Any
 from hmt.bench.sessions import WORDS_PER_SECOND
 
 ROOM = "bench"
-LAST_SECONDS = 60.0  # for what was said to be translated after the end
-AT_ONCE = 50  # newcomers on their way in
+LAST_SECONDS = 60.0  # after the end, for the last words to be translated
+AT_ONCE = 50  # newcomers connecting at the same time
 
 
 @dataclass
@@ -72,7 +72,7 @@ class Speaker:
 
 
 async def speakers(address: str, count: int, seconds: float, words: Sequence[str]) -> Heard:
-    """So many speakers, spread evenly over the time between two words."""
+    """Many speakers, spread evenly over the time between two words."""
 
     async def one(n: int) -> Heard:
         async with _connected(address) as websocket:
@@ -112,7 +112,7 @@ class Reader:
         self._writer: asyncio.StreamWriter | None = None
 
     async def connect(self, address: str, gate: asyncio.Semaphore) -> None:
-        """Come in, and wait for the first event."""
+        """Connect, and wait for the first event."""
         host, _, port = address.partition(":")
         async with gate:
             self._stream, self._writer = await asyncio.open_connection(host, int(port))
@@ -121,7 +121,7 @@ class Reader:
             await self._stream.readuntil(b"event: snapshot")
 
     async def read(self) -> None:
-        """The source words come in the order in which they were said, one to an event."""
+        """Read events; source words come in the order in which they were sent, one per event."""
         assert self._stream is not None and self._writer is not None
         with contextlib.closing(self._writer):
             async for line in self._stream:

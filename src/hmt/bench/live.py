@@ -59,7 +59,7 @@ def measure(asked: Load) -> Iterator[Row]:
 
 
 def sessions(count: int, seconds: float) -> Iterator[Row]:
-    """So many speakers at once, beside the bare engine."""
+    """Several speakers at once, compared with the bare engine."""
     bare = quantiles(bare_delays(count, seconds))
     with serving() as server:
         empty, start = server.memory_mb(), server.cpu_seconds()
@@ -97,7 +97,7 @@ def sessions(count: int, seconds: float) -> Iterator[Row]:
 
 
 def fan_out(count: int, seconds: float) -> Row:
-    """From a word's departure at the speaker to its arrival at each reader of the room."""
+    """The time from sending a word to its arrival at each reader of the room."""
     with serving() as server:
         empty, start = server.memory_mb(), server.cpu_seconds()
         arrivals = asyncio.run(listeners(server.address, count, seconds, WORDS))
@@ -117,7 +117,7 @@ def fan_out(count: int, seconds: float) -> Row:
 
 
 def rush(count: int) -> Iterator[Row]:
-    """Clients that come as fast as they are let in: handshake and `session.created`."""
+    """Clients that connect as fast as they are accepted: handshake and `session.created`."""
     with serving() as server:
         start = server.cpu_seconds()
         delays, seconds = asyncio.run(connects(server.address, count))
@@ -134,7 +134,7 @@ def rush(count: int) -> Iterator[Row]:
 
 
 def soak(count: int, seconds: float) -> Iterator[Row]:
-    """The same for long: memory stays where it was after the first third."""
+    """The same for a long time: memory must not grow after the first third."""
     with serving() as server:
         heard, memory = _watched(server, count, seconds)
     what = f"soak, {count} sessions, {seconds / 60:.0f} minutes"
@@ -214,7 +214,7 @@ def quantiles(delays: list[float]) -> list[float]:
 
 
 class Server:
-    """A server in a process of its own."""
+    """A server in a separate process."""
 
     def __init__(self, process: "subprocess.Popen[str]", address: str) -> None:
         self._process, self.address = process, address
@@ -256,7 +256,7 @@ def serving() -> Iterator[Server]:
 
 
 def _allow_sockets() -> None:
-    """As many open files as the system lets us have, here and in the server."""
+    """Allow as many open files as the system permits, here and in the server."""
     with contextlib.suppress(ImportError, ValueError, OSError):
         import resource  # not on Windows
 

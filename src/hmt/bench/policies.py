@@ -1,7 +1,7 @@
 """Random policies for random weights, which have none of their own.
 
-How many passes a token costs depends on when a system writes.  With random weights an MMA reads
-everything first and a GSiMT writes everything after one token: nothing that could be timed.
+How many passes a token costs depends on when a system writes. With random weights an MMA reads
+everything first and a GSiMT writes everything after one token: timing that would mean nothing.
 """
 
 import copy
@@ -28,7 +28,7 @@ PLACES = 1024  # longer sentences meet the same draws again
 
 
 def with_random_policy(system: System) -> System:
-    """A copy that writes at random moments, the same at every call; other systems as they are."""
+    """A copy that writes at random moments, the same at every call; other systems unchanged."""
     system, draw = copy.deepcopy(system), torch.Generator().manual_seed(1)
     if isinstance(system, HMT):
         _confident_at_random(system)
@@ -70,7 +70,7 @@ def _stop_at_random(layer: Monotonic, draw: torch.Generator) -> None:
     scores = layer.stop_scores
 
     def drawn(x: Tensor, keys: Tensor, at: Pass) -> Tensor:
-        computed = scores(x, keys, at)  # (B, H, Q, J): what it costs is measured
+        computed = scores(x, keys, at)  # (B, H, Q, J): computed because its cost is measured
         chosen = table[:, at.rows.target % PLACES, : computed.shape[-1]]  # (H, B, Q, J)
         return computed + chosen.transpose(0, 1)
 

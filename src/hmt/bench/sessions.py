@@ -1,4 +1,4 @@
-"""Many live sessions on one engine: how long from a word's arrival to the text it released."""
+"""Many live sessions on one engine: the time from a word's arrival to the text it released."""
 
 import random
 import time

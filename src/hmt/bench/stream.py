@@ -1,8 +1,8 @@
 """One live stream: time per target token against full-sentence decoding and against wait-k.
 
 How many passes a token needs depends on the policy, and random weights have none. So they get a
-random one (policies.py), and HMT the worst one beside it, never confident, so that every token
-waits for its last moment. The model that ships shows its own.
+random one (policies.py), and HMT also the worst one: never confident, so that every token waits for
+its last moment. The model that ships shows its own.
 """
 
 import random
@@ -91,7 +91,7 @@ def _rows(
 
 
 def per_token(engine: Engine) -> dict[str, float]:
-    """Work for a written token."""
+    """Work per written token."""
     counts = engine.counts
     return {
         "rows_per_token": round(counts.rows / counts.written, 2),

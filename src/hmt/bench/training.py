@@ -35,7 +35,7 @@ from hmt.training.recipe import Training
 TARGETS = {"tiny": (3.0, 3.8, 4.1), "base": (2.8, 3.5, 3.7)}
 # adaptive wait-k is composed of trained models
 OTHERS = tuple(name for name in SYSTEMS if name not in ("hmt", "full", "adaptive"))
-# What the parts of a batch aim at, and some for the side by which they are not sorted.
+# The padding that parts of a batch aim at, plus some for the side they are not sorted by.
 TARGET_PADDING = MOST_PADDING + 0.05
 
 
@@ -184,4 +184,4 @@ def step_of(system: System, corpus: Invented, **settings: Any) -> Callable[[], o
     training = Training(updates=1, batch_tokens=int(longest) * len(corpus), clip=1.0, **settings)
     alone = Group(0, 1, torch.device("cpu"))
     learner = Learner(training, system, corpus, alone, 1, Position())
-    return partial(learner.update, 1, told_to_stop=False)
+    return partial(learner.update, 1, was_signalled=False)

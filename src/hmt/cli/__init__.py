@@ -8,7 +8,7 @@ from importlib import import_module
 
 from hmt.cli._app import app, main, run
 
-# In the order in which a project goes; `hmt --help` lists them so.
+# In the order in which a project uses them, as listed by `hmt --help`.
 COMMANDS = (
     *("demo", "translate", "serve", "prepare", "train", "average", "segmenter"),
     *(

@@ -79,7 +79,7 @@ def plain_curves(curves: "Sequence[Curve]") -> list[dict[str, Any]]:
 
 
 def write_analysis(output: Path, name: str, data: dict[str, Any], figure: "Figure | None") -> None:
-    """Put NAME.json and NAME.svg into the output directory, the data last."""
+    """Write NAME.json and NAME.svg into the output directory, the data last."""
     from hmt.analysis.figures import save_figure
 
     output.mkdir(parents=True, exist_ok=True)

@@ -17,7 +17,7 @@ from typer.main import get_command
 from hmt import __version__
 from hmt.errors import UserError, is_out_of_memory
 
-# Errors of a write for which the place of the output is to blame, not the program.
+# Errors of writing that are the fault of the destination, not of the program.
 UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF, errno.EROFS)
 
 
@@ -72,10 +72,10 @@ class _Stderr(logging.Handler):
 
 def main() -> None:
     """Run the command that the command line names, and exit with its code."""
-    if sys.stderr is None:  # closed: print() would turn to stdout instead
+    if sys.stderr is None:  # closed: print() would use stdout instead
         sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115
     code = run(sys.argv[1:])
-    # from here on nothing is left to do, and an interrupt should say nothing
+    # nothing is left to do from here on, so an interrupt should be silent
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     sys.exit(code)
 
@@ -103,7 +103,7 @@ def run(arguments: list[str]) -> int:
 
 
 def _check(arguments: list[str]) -> None:
-    """Refuse what could be neither opened nor shown."""
+    """Refuse arguments that could be neither opened nor shown."""
     if sys.stdout is None:
         raise UserError("Standard output is closed; send it to a file or to /dev/null instead.")
     for argument in arguments:
@@ -130,13 +130,13 @@ def _invoke(arguments: list[str]) -> int:
 
 
 def _discard_output() -> None:
-    """Send what is still buffered to nowhere; at exit it would fail again, with a complaint."""
+    """Discard what is still buffered; at exit, writing it would fail again with a message."""
     with suppress(OSError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _system_error(error: OSError) -> str:
-    """The sentence for a file or an output that fails; any other error is a bug and is raised."""
+    """The message for a failing file or output; any other error is a bug and is raised."""
     if error.filename is not None and error.strerror is not None:
         return f"{error.filename}: {error.strerror}."
     if error.errno not in UNWRITABLE:
@@ -146,27 +146,27 @@ def _system_error(error: OSError) -> str:
 
 
 def _memory_error(error: MemoryError | RuntimeError | ImportError) -> str:
-    """The sentence for memory that ran out, also while torch is being loaded; else a bug."""
+    """The message when memory runs out, also while torch is loading; any other error is a bug."""
     if isinstance(error, ImportError) and "failed to map segment" in str(error):
         return "There is not enough memory to load torch; raise the limit (`ulimit -v`)."
     if not is_out_of_memory(error):
         raise error
-    return "Memory ran out; free some, raise the limit (`ulimit -v`) or ask for less at once."
+    return "Memory ran out; free some, raise the limit (`ulimit -v`) or request less at once."
 
 
 def _value_error(error: ValueError) -> str:
-    """The sentence for two that Python reports late; any other error is a bug and is raised."""
+    """The message for two mistakes that Python finds late; any other error is a bug, and raised."""
     if isinstance(error, UnicodeEncodeError) and error.encoding != "utf-8":
         return f"The output has characters that {error.encoding} lacks; set PYTHONIOENCODING=utf-8."
     if "embedded null" in str(error):  # in a recipe: no command line can hold one
         return "A path contains a NUL byte, which no file name can; correct it."
     if isinstance(error, UnicodeEncodeError):
-        return "The output has a name or text that is no valid Unicode; rename or correct it."
+        return "The output has a name or text that is not valid Unicode; rename or correct it."
     raise error
 
 
 def _complain(sentence: str) -> int:
-    """Write one line to stderr, with names of absurd length cut. -> exit code"""
+    """Write one line to stderr, with overlong names cut. -> exit code"""
     line = re.sub(r"([^\s:]{100})[^\s:]{200,}", r"\1...", " ".join(sentence.split()))
     with suppress(OSError):
         print(f"hmt: {line}", file=sys.stderr)  # noqa: T201
@@ -174,10 +174,10 @@ def _complain(sentence: str) -> int:
 
 
 def _usage(error: typer.TyperException) -> str:
-    """One sentence, with the command whose help says more."""
+    """One sentence, naming the command whose help explains more."""
     context = getattr(error, "ctx", None)
     command = context.command_path if context else "hmt"
-    said = error.format_message().rstrip(".")
-    if "extra argument" in said:
-        said += "; what contains spaces needs quotation marks"
-    return f"{said}{' See' if said.endswith('?') else '; see'} `{command} --help`."
+    message = error.format_message().rstrip(".")
+    if "extra argument" in message:
+        message += "; text with spaces needs quotation marks"
+    return f"{message}{' See' if message.endswith('?') else '; see'} `{command} --help`."

@@ -2,7 +2,7 @@
 
 Every system has its own dataclass of inference settings. A command that loads a model takes any
 `--name value` that it does not know as a knob, and checks it against that dataclass once the model
-is loaded. So a new system brings its own options.
+is loaded. So a new system has its own options without any change here.
 """
 
 import itertools
@@ -46,7 +46,7 @@ class KnobCommand(TyperCommand):
 
 
 def given(context: typer.Context) -> dict[str, str]:
-    """The knobs of the command line as they were written."""
+    """The knobs of the command line, unparsed."""
     knobs: dict[str, str] = context.meta[_META]
     return knobs
 
@@ -107,7 +107,7 @@ def _read(name: str, text: str, kind: type, system: str) -> Any:
 
 
 def _value(text: str, kind: Any) -> Any:
-    """Read a value of one type. A ValueError says what would have been right."""
+    """Read a value of one type. A ValueError names what is allowed."""
     if get_origin(kind) is Literal:
         if text in get_args(kind):
             return text

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# Re-segmentation beyond these shares of early words or empty sentences went astray.
+# Beyond these shares of early words or empty sentences, re-segmentation has failed.
 EARLY, EMPTY = 0.05, 0.1
 
 LONGFORM = typer.Option(
-    False, "--longform", help="Join the lines to talks of running text; score long-form."
+    False, "--longform", help="Join the lines into talks of running text; score long-form."
 )
-TALK_SENTENCES = typer.Option(None, min=1, help="With --longform: sentences per talk, 100.")
+TALK_SENTENCES = typer.Option(None, min=1, help="With --longform: sentences per talk (100).")
 TALKS = typer.Option(
     None, help="With --longform: a file that names, line by line, the talk of each pair."
 )
@@ -44,15 +44,15 @@ def refuse(options: dict[str, Any]) -> None:
     if options["is_longform"]:
         for name in ("log", "comet"):
             if options[name] is not None:
-                raise UserError(f"--longform does not go with --{name}; leave out one of the two.")
+                raise UserError(f"--longform and --{name} exclude each other; leave out one.")
         if options["target"] is None:
-            raise UserError("--longform shares text out to references; give them with --target.")
+            raise UserError("--longform assigns text to references; give them with --target.")
 
 
 def form_of(
     lines: int, talk_sentences: int | None, talks: Path | None, unpunctuated: bool
 ) -> "LongForm":
-    """What makes running text of so many lines."""
+    """How this many lines become running text."""
     from hmt.evaluation import longform
     from hmt.evaluation.talks import TALK_SENTENCES, equal_talks, read_talks
 
@@ -88,7 +88,7 @@ def run(
 
 
 def longform_table(points: "Sequence[Point]") -> str:
-    """One row per text and setting, sentence by sentence first; what was lost stands behind."""
+    """One row per text and setting, sentence by sentence first; losses in the last columns."""
     names = list(points[0]["latency"]["word"])
     head = ["", f"BLEU {points[0]['scoring']['tokenize']}", "chrF2", *names]
     rows = [[*head, "translated", "sentences", "borders right"]]
@@ -130,7 +130,7 @@ def _notes(point: "Point") -> list[str]:
         "",
         f"{found['talks']} talks, {found['source_words']:,} source words; latency in source words",
         "translated     share of source words in a sentence with a translation (1: none is lost)",
-        "borders right  sentence ends found behind the very word where the file has one",
+        "borders right  sentence ends found after exactly the word where the file has one",
     ]
 
 
@@ -142,9 +142,9 @@ def _warn(point: "Point") -> None:
         logger.warning("%.2f %% of the source words have no translation.", 100 * lost)
     if health["early"] > EARLY or health["empty"] > EMPTY * point["sentences"]:
         logger.warning(
-            "Re-segmentation went astray: %.1f %% of the words were written before the sentence "
-            "began that they were given to, and %d of %d sentences got none; neither quality nor "
-            "latency of this point can be trusted.",
+            "Re-segmentation failed: %.1f %% of the words were written before their assigned "
+            "sentence began, and %d of %d sentences got none; neither quality nor latency of this "
+            "point can be trusted.",
             100 * health["early"],
             health["empty"],
             point["sentences"],

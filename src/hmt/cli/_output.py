@@ -43,7 +43,7 @@ class Output:
                 put(self.cue(cue))
 
     def end_line(self) -> None:
-        """A line of the input has ended; with one sentence per line so does a line of output."""
+        """End a line of the input; with one sentence per line, this also ends a line of output."""
         if self.style is Format.text and self.by_line:
             put("\n")
 
@@ -68,7 +68,7 @@ class Output:
 
 
 def put(text: str) -> None:
-    """Write at once, past all buffers: a reader of the file always finds whole cues and lines."""
+    """Write at once, unbuffered: a reader of the file always finds complete cues and lines."""
     data = text.encode()
     while data:
         data = data[os.write(sys.stdout.fileno(), data) :]

@@ -6,13 +6,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from hmt.evaluation.evaluate import Progress
     from hmt.training.train import Progress as Update
-
-Progress = Callable[[str, int, int], None]  # stage, done, total
 
 
 @contextmanager
-def bars() -> Iterator[Progress]:
+def bars() -> "Iterator[Progress]":
     """A callback that shows one bar per stage; without a terminal it shows nothing."""
     if not sys.stderr.isatty():
         yield lambda stage, done, total: None

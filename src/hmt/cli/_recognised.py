@@ -3,7 +3,7 @@
 {"text": "Ich habe", "at": 1.25}                words that are final, and when they were spoken
 {"text": "Ich habe gestern", "committed": 2}    the whole current guess; its first 2 words are final
 {"text": "Ich habe gestern", "tentative": true} a guess whose words are final once two guesses agree
-{"pause": true}                                 the utterance is over: all that was guessed is final
+{"pause": true}                                 the utterance is over: the last guess is final
 """
 
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class Line:
 
 
 def take(session: "Session", line: str, number: int) -> None:
-    """Hand one line of the input to a session."""
+    """Pass one line of the input to a session."""
     from hmt.plain import from_plain, json_object
 
     if not line.strip():

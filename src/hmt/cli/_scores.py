@@ -18,8 +18,8 @@ QUALITY_HELP = "Measure of quality: bleu, chrf or bleu_tokenised_lc."
 TOKENIZE_HELP = "sacreBLEU's tokenizer for BLEU: 13a, intl, zh, ja-mecab, ko-mecab, char, none ..."
 SECONDS_PER_WORD = typer.Option(
     None,
-    help="Speaking rate in seconds per word (0.4 is ordinary): adds latencies that include "
-    "computing time, which are meaningful only with --batch 1. Default: none of them.",
+    help="Speaking rate in seconds per word (0.4 is typical): adds latencies that include "
+    "computing time, which are meaningful only with --batch 1. Default: not computed.",
 )
 
 
@@ -38,7 +38,7 @@ def checked_scoring(tokenize: str, seconds_per_word: float | None, resamples: in
 
 
 def score_table(points: "Sequence[Point]") -> str:
-    """One row per point, intervals under the numbers; settings that all share stand above."""
+    """One row per point, intervals under the numbers; settings common to all are printed above."""
     first = points[0]
     varying = [
         name
@@ -64,12 +64,12 @@ def score_table(points: "Sequence[Point]") -> str:
 
 
 def _columns(points: "Sequence[Point]") -> dict[str, Place]:
-    """Column names, which say the convention, and where their numbers stand."""
+    """Column names, which include the convention, and the keys of their numbers."""
     tokenize = points[0]["scoring"]["tokenize"]
     columns: dict[str, Place] = {
         f"BLEU {tokenize}": ("quality", "bleu"),
         "chrF2": ("quality", "chrf"),
-        # with the written length the two are one number
+        # with the written length, the two are the same number
         "AL=LAAL token": ("latency", "token", "AL"),
         "DAL token": ("latency", "token", "DAL"),
     }
@@ -99,7 +99,7 @@ def _interval(ends: object) -> str:
 
 
 def aligned(rows: list[list[str]]) -> list[str]:
-    """Rows of cells as lines with columns."""
+    """Rows of cells as lines with aligned columns."""
     widths = [max(len(row[n]) for row in rows) for n in range(len(rows[0]))]
     return [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
@@ -108,7 +108,7 @@ def aligned(rows: list[list[str]]) -> list[str]:
 
 
 def _notes(points: "Sequence[Point]") -> list[str]:
-    """What the columns mean, as the points themselves say it."""
+    """What the columns mean, as stored in the points."""
     first = points[0]
     notes = [""]
     if first["signatures"]:

@@ -1,6 +1,6 @@
-"""A live translation in a terminal: source words above what was shown once they were heard.
+"""A live translation in a terminal: source words above the text shown after each was heard.
 
-The brighter a word, the more confident the model was when it wrote it; below stands the lag.
+The brighter a word, the more confident the model was when writing it; the lag is below.
 """
 
 import time
@@ -22,7 +22,7 @@ DARKEST, BRIGHTEST = 100, 255
 
 
 class Screen(Console):
-    """A console that leaves a closed pipe to the command line; rich would exit with 1."""
+    """A console that lets the command line handle a closed pipe; rich would exit with 1."""
 
     def on_broken_pipe(self) -> None:
         """Raise the error that is being handled."""
@@ -56,12 +56,12 @@ class Sentence:
         self.session.listener = self._take
 
     def hear(self, word: str) -> None:
-        """Push a word and put what it brought out under it."""
+        """Push a word and show the text that became ready under it."""
         self.session.push(word)
         self.columns.append(self._column(word))
 
     def end(self) -> None:
-        """Finish; the rest stands under a full stop of its own."""
+        """Finish; the remaining text is shown under a full stop."""
         self.session.finish()
         if self._whole:
             self.columns.append(self._column(""))
@@ -93,14 +93,14 @@ class Sentence:
         return Group(*(line for row in rows for line in row), Text(self.lag(), "dim"))
 
     def lag(self) -> str:
-        """How many words are heard, and written so far."""
+        """How many words were heard and written so far."""
         heard = sum(bool(column.heard) for column in self.columns)
         written = sum(len(column.written.split()) for column in self.columns)
         return f"heard {heard}, written {written}"
 
 
 def play(session: "Session", words: Iterable[str], console: Console, is_fast: bool) -> None:
-    """Speak one sentence into a session; on a terminal at the pace of speech."""
+    """Push one sentence into a session, on a terminal at the pace of speech."""
     sentence = Sentence(session)
     if not console.is_terminal:
         for word in words:
@@ -118,7 +118,7 @@ def play(session: "Session", words: Iterable[str], console: Console, is_fast: bo
 
 
 def _print(sentence: Sentence, console: Console) -> None:
-    """Plain lines: each text with the words heard when it was shown, and begun if earlier."""
+    """Plain lines: each text with the number of words heard when it was shown, and when begun."""
     heard = [column.heard for column in sentence.columns if column.heard]
     console.print(" ".join(heard), highlight=False, markup=False, soft_wrap=True)
     for n, column in enumerate(sentence.columns, 1):

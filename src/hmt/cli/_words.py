@@ -14,7 +14,7 @@ LINE_END = "\n"
 def arriving() -> Iterator[str]:
     """Yield every word once whitespace follows it, and LINE_END at the end of every line.
 
-    A word without end is yielded as one that is too long.
+    An endless word is yielded as soon as it is too long.
     """
     word, is_open = "", False
     for text in _texts():

@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 analyse = typer.Typer(help="Analyse confidence, policy, speed and single cases.")
 app.add_typer(analyse, name="analyse")
 
-# refused at once where it is a file: some of these measure for minutes before they write
+# a file is refused at once: some analyses measure for minutes before they write
 OUTPUT = typer.Option(
     ..., file_okay=False, help="Directory for the data (.json) and the picture (.svg)."
 )
@@ -201,7 +201,7 @@ def architecture(
     latency: str = LATENCY,
     resamples: int = TESTS,
 ) -> None:
-    """What the architecture brings, and what the policy: wait-k, HMT with wait-k inference, HMT.
+    """What the architecture and the policy contribute: wait-k, HMT with wait-k inference, HMT.
 
     \b
     Example:
@@ -224,9 +224,9 @@ def threshold(
     quality: str = QUALITY,
     latency: str = LATENCY,
 ) -> None:
-    """Quality and latency under each threshold of confidence.
+    """Quality and latency at each confidence threshold.
 
-    With several --lower each threshold is a curve, otherwise a point of one.
+    With several values of --lower, each threshold is a curve, otherwise a point of one.
 
     \b
     Example:

@@ -15,8 +15,8 @@ PARTS_HELP = f"{', '.join(PARTS)}. Default: all but live."
 MAX_WORDS = 1000  # of one stream: a session cuts longer sentences
 MAX_SESSIONS = 10_000
 LISTENERS = typer.Option(1000, min=0, max=2000, help="live: readers of one room.")
-CONNECTS = typer.Option(600, min=0, max=100_000, help="live: clients that connect in a rush.")
-SOAK = typer.Option(0.0, min=0.0, help="live: minutes for which the most sessions then run on.")
+CONNECTS = typer.Option(600, min=0, max=100_000, help="live: clients that connect all at once.")
+SOAK = typer.Option(0.0, min=0.0, help="live: minutes to keep the most sessions running.")
 
 
 @app.command()
@@ -35,20 +35,20 @@ def bench(
         "50,100,150,200,250,300", help="sessions, live: numbers of sessions to try, in order."
     ),
     seconds: float = typer.Option(
-        10.0, min=1.0, max=86_400.0, help="sessions, live: seconds for which each number is run."
+        10.0, min=1.0, max=86_400.0, help="sessions, live: seconds per number of sessions."
     ),
     listeners: int = LISTENERS,
     connects: int = CONNECTS,
     soak_minutes: float = SOAK,
     others: bool = typer.Option(
-        False, "--others", help="training, stream: also measure the systems beside HMT."
+        False, "--others", help="training, stream: also measure the other systems."
     ),
     compiles: bool = typer.Option(
         False, "--compile", help="training: also measure with torch.compile."
     ),
     threads: int = typer.Option(2, min=1, max=256, help="Threads to compute with."),
     compare: Path | None = typer.Option(
-        None, help="Output of an earlier run, whose values are shown beside the new ones."
+        None, help="Output of an earlier run, to show beside the new values."
     ),
 ) -> None:
     """Measure speed, as ratios within one run.

@@ -68,7 +68,7 @@ def compare(
         1000, min=1, max=MAX_RESAMPLES, help="Resamples of the paired bootstrap."
     ),
     seconds_per_word: float | None = SECONDS_PER_WORD,
-    format: Format = typer.Option(Format.text, help="text for people, or json with all scores."),
+    format: Format = typer.Option(Format.text, help="text, or json with all scores."),
 ) -> None:
     """Test whether two systems differ, by a paired bootstrap.
 
@@ -103,7 +103,7 @@ def compare(
 
 
 def _tokenizer(scorings: Sequence[Mapping[str, Any]]) -> str:
-    """The tokenizer with which BLEU was computed before."""
+    """The tokenizer of the existing BLEU scores."""
     used = {scoring["tokenize"] for scoring in scorings if "tokenize" in scoring}
     if len(used) > 1:
         raise UserError(
@@ -123,7 +123,7 @@ def _check_units(points: "list[Translations]", first: Path, second: Path) -> Non
 
 
 def _sentences(found: dict[str, Any]) -> list[str]:
-    """The result in words, what it is first, how it was found last."""
+    """The result in words: first the verdicts, then the method."""
     if "scores" in found:
         lines = [
             f"{_name(key, found['tokenize'])}: {_verdict(found['scores'][key], key)}"

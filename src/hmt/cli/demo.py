@@ -79,7 +79,7 @@ def demo(
     ),
     lower: int | None = typer.Option(
         None,
-        help="Source tokens to read before the first word is written: more is later and better. "
+        help="Source tokens to read before the first word is written: higher is later and better. "
         "Default: that of the model.",
     ),
     learns: bool = typer.Option(
@@ -137,7 +137,7 @@ def _learn(output: Path, console: "Console", is_fast: bool) -> None:
     )
     _train(output)
     model = load(output / "model")
-    console.print("\nLive: below a word stands what was shown once it had been heard.\n")
+    console.print("\nLive: below each word is what was shown after it.\n")
     for pair in toy.sentences(SHOWN, UNSEEN_SEED):
         play(model.session(by_line=True), pair.source, console, is_fast)
         console.print()

@@ -156,7 +156,7 @@ def _report(
     output: Path | None,
     comet: Path | None,
 ) -> None:
-    """Show the table and the commands for COMET, and warn of numbers that mislead."""
+    """Show the table and the commands for COMET, and warn of misleading numbers."""
     from hmt.metrics.quality import lacks_spaces
 
     commands = _export(comet, points, translations) if comet is not None else []
@@ -164,14 +164,14 @@ def _report(
     references = [s.reference for s in translations[0] if s.reference is not None]
     if points[0]["scoring"]["tokenize"] == "13a" and lacks_spaces(references):
         logger.warning(
-            "The references are written without spaces, of which BLEU's tokenizer 13a makes single "
-            "words; use --tokenize zh, ja-mecab or char."
+            "The references are written without spaces, and BLEU's tokenizer 13a treats each as "
+            "one word; use --tokenize zh, ja-mecab or char."
         )
     clocks = [p["conventions"]["latency"]["word"].get("computation_aware", "") for p in points]
     if any("side by side" in clock for clock in clocks):
         logger.warning(
-            "Sentences ran side by side, so each clock also counts its neighbours' work; for _CA "
-            "numbers that compare use --batch 1 and a new --output."
+            "Sentences ran side by side, so each clock also counts its neighbours' work; for "
+            "comparable _CA numbers use --batch 1 and a new --output."
         )
     if output is not None:
         logger.info("Scores: %s", output / "scores.json")

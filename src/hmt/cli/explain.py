@@ -49,7 +49,7 @@ def explain(
     """Show why the model waited, word by word.
 
     For every target word: the moments at which it could have been written, what would have been
-    written then, and where the model looked. A record alone has reads and confidences; with the
+    written then, and where the model looked. A record alone shows reads and confidences; with the
     model that made it, everything.
 
     \b
@@ -105,7 +105,7 @@ def _record(path: Path, index: int | None) -> "Record":
 
     records = {record.index: record for record in read_records(path)}
     if not records:
-        raise UserError(f"{path} holds no records.")
+        raise UserError(f"{path} holds no records; give a records.jsonl of hmt evaluate.")
     if index is None and len(records) == 1:
         return next(iter(records.values()))
     if index not in records:

@@ -21,7 +21,7 @@ class Format(StrEnum):
 @app.command()
 def info(
     model: str | None = MODEL,
-    style: Format = typer.Option(Format.text, "--format", help="text for people, or json."),
+    style: Format = typer.Option(Format.text, "--format", help="text or json."),
     trust: bool = TRUST,
 ) -> None:
     """Describe a model: system, sizes, knobs, training."""
@@ -36,7 +36,7 @@ def info(
         "system": loaded.config.system,
         "parameters": count_parameters(loaded.system),
     }
-    # a model on the hub has no directory that its name would say
+    # the name of a model on the hub is not a directory
     weights = Path(model or PRETRAINED) / WEIGHTS
     if weights.exists():
         described["weights_bytes"] = weights.stat().st_size
@@ -56,7 +56,7 @@ def info(
     lines = _flat(described)
     width = max(len(name) for name, _ in lines)
     texts = [f"{n:{width}}  {f'{v:,}' if type(v) is int else v}" for n, v in lines]
-    # at once: where the output fails there is nothing instead of a half
+    # in one write: if the output fails, there is nothing rather than half of it
     typer.echo("\n".join(texts))
 
 

@@ -29,9 +29,7 @@ DATA = typer.Option(
     Path("data/multi30k-de-en"),
     help="Folder of the text: train.de.gz, val.de, test_2016_flickr.de, and the same in en.",
 )
-RUNS = typer.Option(
-    Path("runs/multi30k"), help="Folder of the runs; finished ones are taken as they are."
-)
+RUNS = typer.Option(Path("runs/multi30k"), help="Folder of the runs; finished ones are reused.")
 OUTPUT = typer.Option(
     Path("runs/paper"), help="Folder of evaluations, analyses and logs of the steps."
 )
@@ -70,13 +68,13 @@ def paper(
         False, "--dry-run", help="Show what would run and about how long, and run nothing."
     ),
     no_train: bool = typer.Option(
-        False, "--no-train", help="Train nothing; evaluate and analyse the runs that are there."
+        False, "--no-train", help="Train nothing; evaluate and analyse existing runs."
     ),
 ) -> int:
     """Make the HMT paper's figures and tables in small.
 
-    A report shows them beside the paper's. What is done is not done again: repeat the command to
-    resume. One failed step stops only those that need it.
+    A report shows them beside the paper's. Finished steps are not repeated: run the command again
+    to resume. One failed step stops only those that need it.
 
     \b
     Examples:
@@ -100,12 +98,12 @@ def paper(
     _check_texts(parts, place, names or [])
     steps = planned(parts, place)
     try:
-        with _interruptible(), _display(steps, ledger) as display:
+        with _interruptible(), _display(len(steps)) as display:
             outcomes = run(
                 steps, ledger, output / "logs", display, in_a_process, trains=not no_train
             )
     finally:
-        # whatever happened, the report shows what is there
+        # whatever happened, the report shows the existing results
         _report(place, PARTS, ledger, report)
     failed = [o for o in outcomes if o.status == "failed"]
     for outcome in failed:
@@ -121,16 +119,16 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 
 def _check_texts(parts: "Sequence[Part]", place: "Place", names: Sequence[str]) -> None:
-    """Refuse text that is not there; parts that need text nobody named are left out aloud."""
+    """Refuse text that does not exist; parts whose text was not named are skipped and logged."""
     for option, path in {"data": place.data, **place.texts}.items():
         if not path.is_dir():
-            raise UserError(f"{path} is no folder; name that of the text with --{option}.")
+            raise UserError(f"{path} is not a folder; name the folder of the text with --{option}.")
     for part in parts:
         if lacking := part.lacks(place):
-            told = " and ".join(f"--{option} DIR" for option in lacking)
+            options = " and ".join(f"--{option} DIR" for option in lacking)
             if part.name in names:
-                raise UserError(f"The part {part.name} needs {told}.")
-            logger.info("%s is left out: it needs %s.", part.name, told)
+                raise UserError(f"The part {part.name} needs {options}.")
+            logger.info("%s is left out: it needs %s.", part.name, options)
 
 
 def _report(place: "Place", parts: "Sequence[Part]", ledger: "Ledger", path: Path) -> None:
@@ -145,7 +143,7 @@ def _report(place: "Place", parts: "Sequence[Part]", ledger: "Ledger", path: Pat
 
 
 def _plan(parts: "Sequence[Part]", place: "Place", ledger: "Ledger") -> Iterator[str]:
-    """What would run in this order, and the time that each part still needs."""
+    """What would run, in order, and the time that each part still needs."""
     from hmt.paper.pace import pace
     from hmt.paper.parts.shown import duration
     from hmt.paper.plan import DONE, ordered, planned, with_all_texts
@@ -163,8 +161,8 @@ def _plan(parts: "Sequence[Part]", place: "Place", ledger: "Ledger") -> Iterator
         own = [s for s in ordered(part.steps(whole)) if states[s.name] != DONE]
         left = [step for step in own if step.name not in shared]
         shared |= {step.name for step in own}
-        told = "".join(f" --{option}" for option in part.lacks(place))
-        needs = f"; left out without{told}" if told else ""
+        options = "".join(f" --{option}" for option in part.lacks(place))
+        needs = f"; left out without{options}" if options else ""
         yield f"{part.name:16} {_sum(left):>10}  {part.title} ({len(left)} steps{needs})"
     left = [step for step in steps if states[step.name] != DONE]
     yield f"{'in all':16} {_sum(left):>10}  {len(left)} of {len(steps)} steps, on one core"
@@ -197,7 +195,7 @@ def _interruptible() -> Iterator[None]:
 
 
 @contextmanager
-def _display(steps: "Sequence[Step]", ledger: "Ledger") -> "Iterator[Display]":
+def _display(steps: int) -> "Iterator[Display]":
     """A bar with the running step and its last line on a terminal, else a line per step."""
     if not sys.stderr.isatty():
         yield Lines()
@@ -207,9 +205,9 @@ def _display(steps: "Sequence[Step]", ledger: "Ledger") -> "Iterator[Display]":
     from rich.progress import Progress as Bars
 
     columns = (TextColumn("{task.description:24}"), BarColumn(20), MofNCompleteColumn())
-    said = TextColumn("{task.fields[line]}", style="dim")
-    with Bars(*columns, TimeElapsedColumn(), said, console=Console(stderr=True)) as bars:
-        yield Bar(bars, len(steps))
+    line = TextColumn("{task.fields[line]}", style="dim")
+    with Bars(*columns, TimeElapsedColumn(), line, console=Console(stderr=True)) as bars:
+        yield Bar(bars, steps)
 
 
 class Lines:
@@ -223,7 +221,7 @@ class Lines:
         logger.info("%d/%d %s%s%s", number, total, step.name, about, whole)
 
     def tick(self, line: str) -> None:
-        """Nothing: a log file has no use for it."""
+        """Do nothing: a log file needs no ticks."""
 
     def end(self, outcome: "Outcome") -> None:
         if outcome.why:

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 OTHER_BLEU = (
-    "The paper's points are BLEU as it prints them, which is not the %s of this axis: compare "
-    "shapes and latencies, not heights."
+    "The paper's points are its own BLEU, which is not the %s of this axis: compare shapes and "
+    "latencies, not heights."
 )
 
 

@@ -59,7 +59,7 @@ def prepare(
         250, min=1, max=100_000, help="Drop training pairs with more tokens on a side."
     ),
     max_ratio: float = typer.Option(
-        9.0, min=1, max=1e6, help="Drop training pairs with one side so many times longer."
+        9.0, min=1, max=1e6, help="Drop training pairs with one side this many times longer."
     ),
     vocabulary_lines: int = typer.Option(
         2_000_000, min=1, max=10**9, help="Lines from which BPE is learned."

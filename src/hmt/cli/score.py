@@ -69,7 +69,7 @@ def score(
 def _summary(
     shares: Sequence[dict[str, dict[str, Any]]], lags: Sequence[float | None]
 ) -> dict[str, Any]:
-    """The last line for programs: aligned words of all pairs, and the mean AL in tokens."""
+    """The last line of JSON: aligned words of all pairs, and the mean AL in tokens."""
     alignment = {}
     for name in ("sure", "possible"):
         words, read = (sum(share[name][key] for share in shares) for key in ("words", "read"))

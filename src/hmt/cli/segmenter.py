@@ -40,7 +40,7 @@ def segmenter(
     from hmt.training.segmenter import precision_and_recall, read_sentences, train_segmenter
 
     torch.set_num_threads(threads)
-    read_config(model)  # refuses what is no model directory
+    read_config(model)  # refuses anything but a model directory
     tokenizer, _ = open_tokenizers(model)
     tests = [(path, read_sentences(path, tokenizer)) for path in valid]
     files = [read_sentences(path, tokenizer) for path in text]

@@ -20,14 +20,14 @@ MODELS_HELP = (
 )
 MODELS = typer.Argument(None, metavar="[MODEL]...", help=MODELS_HELP)
 LANGUAGES = typer.Option(None, help="Source and target, as de:en, where a model names none.")
-TOKENS = typer.Option(None, help="Tokens that are needed: lines of name, SHA-256, scopes.")
-ORIGINS = typer.Option([], help="Web pages elsewhere that may use this server.")
+TOKENS = typer.Option(None, help="File of required tokens: lines of name, SHA-256, scopes.")
+ORIGINS = typer.Option([], help="Origins of other web pages that may use this server.")
 READERS = typer.Option(100, min=1, max=100_000, help="Readers of rooms from one address.")
-DELAY = typer.Option(250, min=1, max=3_600_000, help="p95 delay above which newcomers are refused.")
+DELAY = typer.Option(250, min=1, max=3_600_000, help="p95 delay above which no session is opened.")
 WORDS = typer.Option(20, min=1, max=10_000, help="Words per second of one session.")
 IDLE = typer.Option(600, min=1, max=31_536_000, help="Silence after which a session ends.")
-GATHER = typer.Option(0.0, min=0, max=10_000, help="Wait for company when many are live.")
-LOG_TEXT = typer.Option(False, "--log-text", help="Log what is said and written.")
+GATHER = typer.Option(0.0, min=0, max=10_000, help="Pause before a round when many are live.")
+LOG_TEXT = typer.Option(False, "--log-text", help="Log source and translation.")
 DRAIN = typer.Option(20.0, min=0, max=86_400, help="Time for open sentences on SIGTERM.")
 
 
@@ -50,7 +50,9 @@ def serve(
     token_file: Path | None = TOKENS,
     is_open: bool = typer.Option(False, "--open", help="Serve other machines without tokens."),
     allow_origin: list[str] = ORIGINS,
-    allow_host: list[str] = typer.Option([], help="Names by which this server may be called."),
+    allow_host: list[str] = typer.Option(
+        [], help="Host names under which this server may be reached."
+    ),
     frame_ancestors: str = typer.Option("'none'", help="Who may embed the captions view."),
     captions: Path | None = typer.Option(None, help="Folder for the captions of rooms."),
     name: str = typer.Option("a1", help="Name of this process; part of every session's id."),
@@ -111,7 +113,7 @@ def _use_cores(threads: int) -> None:
 def _check_extra() -> None:
     try:
         import hmt.server.running  # noqa: F401
-    except ModuleNotFoundError as error:  # any other is for want of memory
+    except ModuleNotFoundError as error:  # any other ImportError is a lack of memory
         raise UserError(
             f"{error.name} is not installed; install what serving needs: pip install hmt[serve]."
         ) from None

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-MOST_SECONDS = 1_000_000  # that captions can be moved by: eleven days
+MOST_SECONDS = 1_000_000  # largest offset of captions: eleven days
 
 
 class Input(StrEnum):
@@ -75,7 +75,7 @@ def translate(
     from hmt.streaming.captions import Captions
 
     if timing is Timing.source and given is not Input.jsonl:
-        raise UserError("--timing source needs the times of words: give them by --input jsonl.")
+        raise UserError("--timing source needs the times of words: give them with --input jsonl.")
     if not abs(caption_offset) <= MOST_SECONDS:
         raise UserError(
             f"--caption-offset is {caption_offset}; it must be from -{MOST_SECONDS:,} to "

@@ -1,18 +1,19 @@
-"""Proof that nothing looks ahead: replace what was not read, and all written output must stay.
+"""Proof that nothing looks ahead: replace the unread source, and written output must not change.
 
-A sentence is translated once as it is. Then, again and again, all that lies behind some point is
-replaced by something else. Whatever was written, believed or computed with what had been read up to
-that point must come out the same. Models are audited in double precision: there rounding is never
-taken for a leak, nor a small leak for rounding.
+A sentence is first translated unchanged. Then everything after some point is replaced, again and
+again. Whatever was written or computed from the source up to that point must come out the same.
+Models are audited in double precision, where rounding is never mistaken for a leak, nor a small
+leak for rounding.
 """
 
 import copy
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from hmt.errors import UserError
+from hmt.evaluation.evaluate import Progress
 from hmt.evaluation.simuleval import answers
 from hmt.limits import MAX_SENTENCE_TOKENS
 from hmt.models.model import Model
@@ -29,11 +30,9 @@ KINDS = {
     "longer": "a much longer rest",
     "pieces": "other pieces of words",
 }
-WHOLE, LIVE = "all of it there from the start", "words arriving one by one"
-# Live, words far behind the point come long after the writes that are compared.
+WHOLE, LIVE = "all of it available from the start", "words arriving one by one"
+# Live, words far beyond the cut arrive long after the writes that are compared.
 LIVE_WORDS = 3
-
-Progress = Callable[[str, int, int], None]  # stage, done, total
 
 
 @dataclass(frozen=True)
@@ -43,8 +42,8 @@ class Leak:
     sentence: int  # from 1
     source: str
     read: str  # "4 words", "7 pieces"
-    arrival: str  # how the source came
-    replaced: str  # what stood in place of the rest
+    arrival: str  # how the source arrived
+    replaced: str  # what replaced the rest
     what: str
 
     def __str__(self) -> str:
@@ -57,7 +56,7 @@ class Leak:
 
 @dataclass
 class Report:
-    """What was tried and what came out."""
+    """What was tried and what was found."""
 
     sentences: int = 0
     probes: int = 0
@@ -67,11 +66,11 @@ class Report:
 
     @property
     def is_clean(self) -> bool:
-        """Nothing looked ahead, and something was tried."""
+        """Whether something was tried and nothing looked ahead."""
         return not self.leaks and self.probes > 0
 
     def lines(self, shown: int = 5) -> Iterator[str]:
-        """The report for people; the first leaks in full."""
+        """The report as text, with the first leaks in full."""
         yield f"sentences         {self.sentences:,}"
         yield f"probes            {self.probes:,}"
         yield f"writes compared   {self.compared:,}"
@@ -86,7 +85,7 @@ class Report:
             count = f"{len(self.leaks):,} of {self.probes:,}"
             yield f"FAIL: {count} probes changed output that had already been written."
         else:
-            yield "FAIL: there was nothing to try; give sentences with words in them."
+            yield "FAIL: there was nothing to try; give sentences that contain words."
 
 
 class Futures:
@@ -119,7 +118,7 @@ class Futures:
 
 
 def points(draw: random.Random, count: int, probes: int) -> list[int]:
-    """Where to cut `count` things, before the last: every place once before any comes again."""
+    """Places at which to cut `count` items; all of them are used before any is repeated."""
     places: list[int] = []
     while len(places) < probes:
         places += draw.sample(range(count), count)
@@ -142,7 +141,7 @@ def compare(base: Record, other: Record, kept: int, report: Report) -> str | Non
     if counts[0] > i:
         return f'write {i + 1} "{base.target_tokens[i]}" was no longer made'
     if counts[1] > i:
-        return f'write {i + 1} "{other.target_tokens[i]}" was made before its time'
+        return f'write {i + 1} "{other.target_tokens[i]}" was made too early'
     if i < min(len(base.reads), len(other.reads)):
         return _states(base, other, i, kept, report)
     return None
@@ -164,7 +163,7 @@ def _write(base: Record, other: Record, i: int, report: Report) -> str | None:
 
 
 def _states(base: Record, other: Record, i: int, kept: int, report: Report) -> str | None:
-    """Confidences of token i at the moments up to the point, written there or passed over."""
+    """Compare the confidences of token i at moments up to the cut, whether they wrote or not."""
     a, b = (
         {t: c for t, c in zip(r.moments[i], r.confidences[i], strict=True) if t <= kept}
         for r in (base, other)
@@ -183,7 +182,7 @@ def _states(base: Record, other: Record, i: int, kept: int, report: Report) -> s
 
 def _is_apart(a: float, b: float, report: Report) -> bool:
     difference = 0.0 if a == b else abs(a - b)
-    # Not "greater than": a difference that is not a number is one.
+    # Not "greater than": NaN must count as a difference.
     if difference <= TOLERANCE:
         report.worst = max(report.worst, difference)
         return False
@@ -192,7 +191,7 @@ def _is_apart(a: float, b: float, report: Report) -> bool:
 
 
 class ModelAudit:
-    """Runs a model on sentences that begin alike."""
+    """Runs a model on sentences with a common beginning."""
 
     def __init__(self, model: Model, draw: random.Random, words: Sequence[str], **knobs: Any):
         system = copy.deepcopy(model.system).double()
@@ -209,7 +208,7 @@ class ModelAudit:
         if not words:
             return
         if sum(self._lengths(words)) >= MAX_SENTENCE_TOKENS:
-            raise UserError(f"Sentence {number} is too long to be translated at once: cut it.")
+            raise UserError(f"Sentence {number} is too long to be translated at once: split it.")
         self.report.sentences += 1
         base = self.model.translate([line], batch=1, **self.knobs)[0]
 
@@ -291,7 +290,7 @@ def audit(
 
 
 def invented(tokenizer: Tokenizer, draw: random.Random, count: int = SENTENCES) -> list[str]:
-    """Sentences of 1 to 20 words; the words are random pieces, one or two together."""
+    """Sentences of 1 to 20 words, each word made of one or two random pieces."""
 
     def word() -> str:
         ids = [draw.randrange(UNK + 1, tokenizer.size) for _ in range(draw.randint(1, 2))]
@@ -308,7 +307,7 @@ def audit_agent(
     seed: int = 1,
     progress: Progress = lambda stage, done, total: None,
 ) -> Report:
-    """Audit an agent of SimulEval: its answers must follow from the words it was given so far."""
+    """Audit an agent of SimulEval: its answers may depend only on the words given so far."""
     draw = random.Random(seed)
     lines = nonsense(draw) if sentences is None else list(sentences)
     futures = Futures(draw, [word for line in lines for word in line.split()])
@@ -322,7 +321,7 @@ def audit_agent(
             kind = kinds[n % len(kinds)]
             changed = words[:cut] + futures.after(kind, len(words) - cut)
             if changed:
-                # SimulEval says with the last word that it is the last, so that word counts too.
+                # SimulEval marks the last word as such, so the answer to it may differ.
                 kept = cut if len(changed) > cut else cut - 1
                 report.probes += 1
                 if what := _answers_differ(base[:kept], answers(agent, changed)[:kept], report):

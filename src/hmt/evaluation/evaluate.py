@@ -3,7 +3,7 @@
 output/evaluation.json          which model and which text; a resumed sweep must have the same
 output/scores.json              one point per setting
 output/lower=3/records.jsonl, instances.log, config.yaml, measured.json
-output/lower=3/records.partial.jsonl    of a point that was stopped; the next run goes on there
+output/lower=3/records.partial.jsonl    of an interrupted point; the next run continues there
 """
 
 import dataclasses
@@ -34,8 +34,10 @@ from hmt.text.lines import open_lines, scan, unchanged
 FORMAT = 1
 BUSY = "{} is being filled by another evaluation (process {{process}}): wait for it, stop it, or \
 name another output directory."
-FOREIGN = "{} holds something else or results of another model or other text, and was left as it \
-is; name another output directory or remove it."
+FOREIGN = (
+    "{} holds other files, or results of another model or other text, and was left "
+    "unchanged; name another output directory or remove it."
+)
 Progress = Callable[[str, int, int], None]  # stage, done, total
 
 
@@ -101,7 +103,7 @@ def evaluate(
 
 @contextmanager
 def alone_in(folder: Path) -> Iterator[None]:
-    """Hold the folder of one setting; others may be measured meanwhile, by other processes."""
+    """Lock the folder of one setting; other processes may measure other settings meanwhile."""
     if folder.is_symlink():
         raise UserError(f"{folder} is a symbolic link, which is not followed; remove it.")
     with locked(folder / "lock", BUSY.format(folder)):
@@ -131,7 +133,7 @@ def setting_folder(output: Path, settings: Mapping[str, Any]) -> Path:
 
 
 def folder_name(settings: Mapping[str, Any], usual: Mapping[str, Any]) -> str:
-    """The first setting, which is the one that is swept, and those that are not as usual."""
+    """The first setting, which is the one being swept, and those that differ from the defaults."""
     shown = [
         f"{key}={value}"
         for n, (key, value) in enumerate(settings.items())
@@ -141,7 +143,7 @@ def folder_name(settings: Mapping[str, Any], usual: Mapping[str, Any]) -> str:
 
 
 def _usual(output: Path) -> dict[str, Any]:
-    """The settings that a directory's model has of itself; none where they were not kept."""
+    """The default settings of a directory's model; empty if they were not stored."""
     try:
         usual = json.loads((output / "evaluation.json").read_text(encoding="utf-8"))["knobs"]
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
@@ -161,7 +163,7 @@ def fingerprint(model: Model) -> str:
 
 
 def claim(output: Path, model: Model, test: ParallelText) -> None:
-    """Mark the directory as this model's on this text, or refuse one that is another's."""
+    """Claim the directory for this model and text, or refuse one that holds other results."""
     path = output / "evaluation.json"
     claim = {"format": FORMAT, "model": fingerprint(model), "text": test.checksum}
     knobs = json.loads(json.dumps(asdict(model.knobs())))
@@ -169,7 +171,7 @@ def claim(output: Path, model: Model, test: ParallelText) -> None:
         raise UserError(f"{output} is a file; name a directory for the results.")
     refuse_special(path)
     if _is_occupied(output) and not path.exists():
-        raise UserError(FOREIGN.format(output))  # and nothing is put into it, not even a lock
+        raise UserError(FOREIGN.format(output))  # before anything is written, even a lock
     with locked(output / "lock", "", waits=True):
         try:
             earlier = json.loads(path.read_text(encoding="utf-8"))
@@ -189,12 +191,12 @@ def _is_occupied(output: Path) -> bool:
 
 
 def _is_begun(output: Path) -> bool:
-    """Whether anything was measured: a run may have stopped at its first, too long sentence."""
+    """Whether anything was measured; a run may have stopped at an overlong sentence."""
     return any(path.stat().st_size for path in output.glob("*/records*"))
 
 
 def _finished(path: Path, test: ParallelText) -> Sequence[Record] | None:
-    """Records of an earlier run of this setting if they are all there."""
+    """Records of an earlier run of this setting, if complete."""
     if not path.exists():
         return None
     records = read_records(path)
@@ -209,7 +211,7 @@ def _translate(
     folder: Path,
     report: Callable[[int, int], None],
 ) -> list[Record]:
-    """Records in order. Each is on disk at once; those of a run that was stopped are kept."""
+    """Records in order. Each is written to disk at once; those of an interrupted run are reused."""
     path = folder / "records.partial.jsonl"
     records = {record.index: record for record in _unbroken(path, test)}
     left = [n for n in range(len(test.sources)) if n not in records]
@@ -228,7 +230,7 @@ def _translate(
 
 
 def _unbroken(path: Path, test: ParallelText) -> Iterator[Record]:
-    """Records of this text that an earlier run finished; lines that are damaged are left out."""
+    """Records of this text that an earlier run finished; damaged lines are skipped."""
     refuse_special(path)
     for line in path.read_bytes().split(b"\n") if path.exists() else ():
         try:
@@ -240,7 +242,7 @@ def _unbroken(path: Path, test: ParallelText) -> Iterator[Record]:
 
 
 def _note_batch(folder: Path, batch: int) -> None:
-    """Keep how many sentences ran side by side, which is what their clock times mean."""
+    """Store how many sentences ran side by side, without which their clock times mean nothing."""
     most = max(batch, _batch(folder) or 1)
     write_atomically(folder / "measured.json", json.dumps({"batch": most}) + "\n")
 
@@ -255,7 +257,7 @@ def _batch(folder: Path) -> int | None:
 
 
 def _keep(folder: Path, records: Sequence[Record]) -> None:
-    """Write records last and in one step: where they stand, the point is done."""
+    """Write records last and in one step: where they exist, the point is complete."""
     write_log(folder / "instances.log", map(instance_of, records))
     write_simuleval_config(folder)
     write_records(folder / "records.jsonl", records)
@@ -265,7 +267,7 @@ def _keep(folder: Path, records: Sequence[Record]) -> None:
 def _point(
     output: Path, records: Sequence[Record], settings: dict[str, Any], scoring: Scoring
 ) -> Point:
-    """Score a setting, unless scores.json has it, scored in the same way by a like version."""
+    """Score a setting, unless scores.json has it with the same scoring and conventions."""
     path = output / "scores.json"
     plain, asked = json.loads(json.dumps([settings, asdict(scoring)]))
     for point in read_points(path):
@@ -283,7 +285,7 @@ def _point(
 
 
 def note_clock(point: Point, folder: Path) -> None:
-    """Say beside computation-aware latency how the records of this folder were timed."""
+    """Add to the computation-aware latency how the records of this folder were timed."""
     word = point["conventions"]["latency"]["word"]
     if "computation_aware" in word:
         batch = _batch(folder)

@@ -1,4 +1,4 @@
-"""Forced decoding: what a model makes of translations that are given."""
+"""Forced decoding: the losses, reads and states of a model on given translations."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any

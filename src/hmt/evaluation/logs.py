@@ -22,7 +22,7 @@ from hmt.plain import from_plain, json_object, shortened
 def log_line(instance: Instance) -> str:
     """One sentence with the keys, order and spelling of SimulEval 1.1.4, without its newline.
 
-    `elapsed` is there only if it was measured: a zero would read as "written before the source".
+    `elapsed` is present only if it was measured: a zero would read as "written before the source".
     """
     prediction = instance.prediction
     if instance.unit == "word":
@@ -55,10 +55,10 @@ def write_simuleval_config(directory: str | Path) -> None:
 
 
 def read_log(path: str | Path, *, unit: str | None = None, clip: bool = False) -> list[Instance]:
-    """All sentences of a log; a wrong line is named by its number.
+    """All sentences of a log; errors name the line.
 
-    Without a unit, it is the first of UNITS in which every line has one delay for each.
-    With `clip`, delays past the end of the source count as its length.
+    Without a unit, the first of UNITS that gives every line one delay per unit is taken. With
+    `clip`, delays past the end of the source count as its length.
     """
     if unit is not None and unit not in UNITS:
         raise UserError(f"the unit is {unit!r}; it must be one of {', '.join(UNITS)}.")
@@ -69,14 +69,15 @@ def read_log(path: str | Path, *, unit: str | None = None, clip: bool = False) -
             instance = parse_instance(json_object(line), len(instances), clip=clip)
             if instance.index in seen:
                 raise UserError(
-                    f"index {instance.index} was already used in {seen[instance.index]}."
+                    f"index {instance.index} was already used in {seen[instance.index]}; give "
+                    "every line its own."
                 )
         except UserError as error:
             raise UserError(f"{place}: {error}") from None
         seen[instance.index] = place
         instances.append((place, instance))
     if not instances:
-        raise UserError(f"{path} holds no sentence.")
+        raise UserError(f"{path} holds no sentence; give a log of at least one line.")
     without = [place for place, instance in instances if instance.reference is None]
     if 0 < len(without) < len(instances):
         raise UserError(f'{without[0]}: "reference" is missing here but present on other lines.')
@@ -86,7 +87,7 @@ def read_log(path: str | Path, *, unit: str | None = None, clip: bool = False) -
 
 @dataclass(frozen=True)
 class LogLine:
-    """What is read of a line; tools add keys of their own, which are ignored."""
+    """The keys of a line that are read; those that other tools add are ignored."""
 
     prediction: str
     delays: list[float]  # some tools write 3.0
@@ -122,7 +123,7 @@ def parse_instance(values: dict[str, Any], position: int, *, clip: bool = False)
 
 
 def _whole(values: Sequence[float], name: str) -> list[int]:
-    """Numbers of words."""
+    """Delays as whole numbers of words."""
     if any(value != int(value) or value < 0 for value in values):
         shown = shortened(values[0] if name == "source_length" else values)
         raise UserError(

@@ -1,6 +1,6 @@
 """Long-form evaluation: a test set given as talks of running text, scored after re-segmentation.
 
-output/evaluation.json, scores.json        as of `hmt evaluate`
+output/evaluation.json, scores.json        as in `hmt evaluate`
 output/lower=3,text=written/               talks.jsonl, records.jsonl (one per sentence found),
                                            resegmented.jsonl, and the logs of other scorers
 output/sentences[-unpunctuated]/           the same text, sentence by sentence
@@ -41,7 +41,7 @@ AS_WRITTEN, UNPUNCTUATED = "written", "unpunctuated"
 
 @dataclass(frozen=True)
 class LongForm:
-    """What makes running text of a test set."""
+    """How a test set becomes running text."""
 
     sizes: tuple[int, ...]  # lines of each talk
     text: str = AS_WRITTEN  # or UNPUNCTUATED
@@ -58,9 +58,9 @@ def evaluate_longform(
     scoring: Scoring = STANDARD,
     progress: Progress = lambda stage, done, total: None,
 ) -> list[Point]:
-    """Hold all talks at every setting, those already held excepted; the points in order."""
+    """Hold all talks at every setting, except those already held; the points in order."""
     if test.references is None:
-        raise UserError("Long-form evaluation shares text out to references; give --target.")
+        raise UserError("Long-form evaluation assigns text to reference sentences; give --target.")
     knobs = list(dict.fromkeys(model.knobs(**chosen) for chosen in settings))
     is_spoken = form.text == UNPUNCTUATED
     texts = scripts(test.sources, test.references, form.sizes, spoken=is_spoken)
@@ -91,7 +91,7 @@ def _hold_all(
     folder: Path,
     report: Callable[[int, int], None],
 ) -> list[Held]:
-    """All talks in order. Each is on disk when it is over; those of an earlier run are kept."""
+    """All talks in order. Each is stored as it ends; those of an earlier run are reused."""
     helds = _kept(folder / "talks.jsonl", texts)
     records = _records_of(folder / "records.jsonl", helds)
     total = sum(len(script.words) for script in texts)
@@ -106,7 +106,7 @@ def _hold_all(
         held, new = hold(model, script, knobs, heard)
         records += [replace(r, index=len(records) + n) for n, r in enumerate(new)]
         helds.append(held)
-        # records first: talks say how many of them count
+        # records first: the talks determine how many of them count
         with replacing(folder / "records.jsonl") as temporary:
             write_records(temporary, records)
         with replacing(folder / "talks.jsonl") as temporary:
@@ -166,7 +166,7 @@ def running_text(texts: Sequence[Script], helds: Sequence[Held]) -> dict[str, An
         "translated_share": sum(s.source_words for s in found if s.written_words) / words,
         "sentences_found": len(found),
         "sentences_true": sum(len(script.sources) for script in texts),
-        # ends within talks: where a talk ends is no question
+        # ends within talks only: where a talk ends is given
         "borders": {"true": true, "found": ends, "right": right},
         "ended_by": dict(sorted(Counter(sentence.reason for sentence in found).items())),
         "written_words": sum(len(held.written) for held in helds),
@@ -201,7 +201,7 @@ def _sentences(
 
 
 def _as_segments(records: Sequence[Record], sizes: Sequence[int]) -> list[Segment]:
-    """Sentences as parts of talks, each translated as if the speaker paused after it."""
+    """Sentences as segments of talks, each translated as if the speaker paused after it."""
     rows = [instance_of(record) for record in records]
     found: list[Segment] = []
     for size in sizes:

@@ -21,7 +21,7 @@ def write_logs(
     talks: Sequence[Talk],
     rate: float,
 ) -> None:
-    """Write everything that the two programs need; `rate` is the length of a word in seconds."""
+    """Write all files that the two programs need; `rate` is the length of a word in seconds."""
     _write(folder / "segmentation.yaml", (row for script in scripts for row in _segments(script)))
     _write(folder / "references.txt", (line for script in scripts for line in script.references))
     rows = (_omnisteval(n, *both) for n, both in enumerate(zip(helds, talks, strict=True)))
@@ -32,7 +32,7 @@ def write_logs(
 
 
 def write_segments(path: Path, segments: Sequence[Segment]) -> None:
-    """Write what each reference sentence got, with the keys of OmniSTEval, in source words."""
+    """Write what each reference sentence was assigned, with OmniSTEval's keys, in source words."""
     rows = (
         {
             "index": n,
@@ -75,7 +75,7 @@ def _omnisteval(index: int, held: Held, talk: Talk) -> dict[str, Any]:
 
 
 def _simulstream(helds: Sequence[Held], rate: float) -> Iterator[dict[str, Any]]:
-    """One line per source word, also where nothing was written."""
+    """One line per source word, even where nothing was written."""
     for index, held in enumerate(helds):
         yield {"id": index, "metadata": {"wav_name": f"{held.name}.wav"}}
         words: dict[int, list[str]] = {}

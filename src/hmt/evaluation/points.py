@@ -31,10 +31,10 @@ def read_points(path: str | Path) -> list[Point]:
 
 
 def add_point(path: str | Path, point: Point) -> None:
-    """Put a point into scores.json, in the place of one with equal settings if there is one.
+    """Add a point to scores.json, replacing one with equal settings if there is one.
 
-    The file is replaced in one step: an interrupted sweep leaves the old one.  Whoever else adds a
-    point waits for that, or one of the two would be lost.
+    The file is replaced in one step: an interrupted sweep leaves the old one. Processes that add
+    points at the same time take turns, or one point would be lost.
     """
     with locked(Path(path).parent / "lock", "", waits=True):
         _add_point(Path(path), point)

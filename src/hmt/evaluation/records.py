@@ -4,12 +4,12 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from hmt.errors import UserError
-from hmt.files import refuse_special, write_atomically
+from hmt.files import read_text, write_atomically
 from hmt.streaming.record import Record
 
 
 def read_records(path: str | Path) -> list[Record]:
-    """All records of a file; a wrong line is named by its number."""
+    """All records of a file; errors name the line."""
     records = []
     for place, line in numbered_lines(path):
         try:
@@ -26,14 +26,7 @@ def write_records(path: str | Path, records: Iterable[Record]) -> None:
 
 def numbered_lines(path: str | Path) -> Iterator[tuple[str, str]]:
     """The non-empty lines of a JSON-lines file, each with its place, as in "file, line 3"."""
-    refuse_special(Path(path))
-    try:
-        text = Path(path).read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror}.") from None
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path} is not UTF-8 text: {error.reason}.") from None
     # Only newlines end a line: JSON text may hold U+2028, at which splitlines() would cut.
-    for number, line in enumerate(text.split("\n"), 1):
+    for number, line in enumerate(read_text(Path(path)).split("\n"), 1):
         if line.strip():
             yield f"{path}, line {number}", line

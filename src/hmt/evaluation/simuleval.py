@@ -28,16 +28,16 @@ PATIENCE = 1000
 
 
 class Interpreter:
-    """One sentence: whole source words in, whole target words out, as SimulEval counts them."""
+    """One sentence: whole source words in, whole target words out, counted as SimulEval does."""
 
     def __init__(self, model: Model, knobs: Any) -> None:
         self.has_ended = False  # the translation is over, perhaps before the source is
         self._words = WordAssembler()
-        self._out: list[str] = []  # words that are whole
+        self._out: list[str] = []  # complete words
         self._session = model.session(by_line=True, listener=self._take, **asdict(knobs))
 
     def push(self, words: str, *, is_last: bool) -> str:
-        """Take the next words; return the target words that are now whole, joined by spaces."""
+        """Take the next words; return the target words that are now complete, joined by spaces."""
         if self.has_ended:
             return ""
         self._session.push(words)
@@ -54,7 +54,7 @@ class Interpreter:
 
 
 def add_knobs(parser: ArgumentParser) -> None:
-    """Offer the knobs of all systems as options; which ones fit, the model decides."""
+    """Offer the knobs of all systems as options; the model decides which ones apply."""
     names = sorted({f.name for system in SYSTEMS.values() for f in fields(system.Knobs)})
     for name in names:
         owners = [key for key, s in SYSTEMS.items() if name in {f.name for f in fields(s.Knobs)}]
@@ -68,7 +68,7 @@ def add_knobs(parser: ArgumentParser) -> None:
 
 
 def knobs_of(model: Model, args: Namespace) -> Any:
-    """The model's settings with those of the command line in their place."""
+    """The model's settings, overridden by those of the command line."""
     given = {
         name.removeprefix(_PREFIX): _plain(text)
         for name, text in vars(args).items()
@@ -88,7 +88,7 @@ def knobs_of(model: Model, args: Namespace) -> Any:
 
 
 def _plain(text: str) -> Any:
-    """What a value reads as: a number, true, false, or text."""
+    """Parse a value: a number, true, false, or text."""
     try:
         return json.loads(text.lower() if text.lower() in ("true", "false") else text)
     except (ValueError, RecursionError):
@@ -136,7 +136,7 @@ def answers(agent: Any, words: list[str]) -> list[str]:
         else:
             raise UserError(
                 f"The agent did not end its translation within {PATIENCE} calls after the end of "
-                "the source; SimulEval would wait for ever."
+                "the source; SimulEval would wait forever."
             )
         answer = agent.pushpop(given)
         text = "" if answer.is_empty else str(answer.content)
@@ -162,7 +162,7 @@ def _agent_class() -> type:
     from simuleval.agents.states import AgentStates
 
     class States(AgentStates):  # type: ignore[misc]
-        """Of one sentence: what SimulEval tracks, and the translation in progress."""
+        """State of one sentence: what SimulEval tracks, and the translation in progress."""
 
         def reset(self) -> None:
             super().reset()
@@ -181,7 +181,9 @@ def _agent_class() -> type:
         def add_args(parser: ArgumentParser) -> None:
             parser.add_argument("--model", required=True, help="a model directory of hmt")
             parser.add_argument(
-                "--trust", action="store_true", help="allow a model with code of its own"
+                "--trust",
+                action="store_true",
+                help="allow a model whose system is code outside hmt",
             )
             add_knobs(parser)
 
@@ -189,7 +191,7 @@ def _agent_class() -> type:
             return States()
 
         def policy(self, states: Any = None) -> Any:
-            """Take the words that came since last time; write those that are sure."""
+            """Take the words that arrived since the last call; write those now complete."""
             states = self.states if states is None else states
             if states.interpreter is None:
                 states.interpreter = Interpreter(self.model, self.knobs)

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from hmt.errors import UserError
-from hmt.files import refuse_special
+from hmt.files import read_text
 from hmt.models.model import Model
 from hmt.plain import from_plain, json_object
-from hmt.streaming.events import Ended, Event, Written
+from hmt.streaming.events import Ended, Event
 from hmt.streaming.record import Record
+from hmt.streaming.whole_words import WordAssembler
 from hmt.text.spoken import unpunctuated
 
 TALK_SENTENCES = 100
@@ -23,23 +24,19 @@ _DOCUMENT = re.compile(r"docid=(\d+),segid=\d+")
 
 
 def equal_talks(lines: int, sentences: int = TALK_SENTENCES) -> list[int]:
-    """Numbers of lines of talks of so many sentences; the last talk has the rest."""
+    """The number of lines of each talk, all of the same length; the last talk has the rest."""
     if sentences < 1:
-        raise UserError(f"A talk of {sentences} sentences is none; give 1 or more.")
+        raise UserError(f"A talk cannot have {sentences} sentences; give 1 or more.")
     whole, rest = divmod(lines, sentences)
     return [sentences] * whole + [rest] * bool(rest)
 
 
 def read_talks(path: Path, lines: int) -> list[int]:
-    """Numbers of lines of the talks in a file that names, line by line, the talk of each pair.
+    """The number of lines of each talk, from a file that names the talk of each pair, line by line.
 
-    Neighbours with equal names are one talk; "docid=3,segid=7" names the talk 3.
+    Consecutive lines with the same name are one talk; "docid=3,segid=7" names the talk 3.
     """
-    refuse_special(path)
-    try:
-        names = path.read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} cannot be read: {error}.") from None
+    names = read_text(path).splitlines()
     if len(names) != lines:
         raise UserError(
             f"{path} has {len(names)} lines but there are {lines} pairs; line n must name the talk "
@@ -82,7 +79,7 @@ class Script:
 def scripts(
     sources: Sequence[str], references: Sequence[str], sizes: Sequence[int], *, spoken: bool
 ) -> list[Script]:
-    """Talks of these numbers of lines; `spoken`: as a recogniser prints them."""
+    """Talks of these numbers of lines; if `spoken`, as a recogniser prints them."""
     lines = [unpunctuated(line) if spoken else " ".join(line.split()) for line in sources]
     # one space between words, so that every scorer counts the same
     targets = [" ".join(line.split()) for line in references]
@@ -104,7 +101,7 @@ def scripts(
 
 @dataclass(frozen=True)
 class Sentence:
-    """A sentence as the session found it."""
+    """A sentence as the session delimited it."""
 
     source_words: int
     written_words: int
@@ -113,12 +110,12 @@ class Sentence:
 
 @dataclass(frozen=True)
 class Held:
-    """One talk after it was held: Y words were written while X came."""
+    """One talk after it was held: Y words were written while X arrived."""
 
     name: str
     written: list[str]  # (Y)
     delays: list[int]  # (Y) source words that had been given
-    seconds: list[float]  # (X) of computing after each source word
+    seconds: list[float]  # (X) computing time after each source word
     sentences: list[Sentence]
 
     def to_json(self) -> str:
@@ -132,35 +129,25 @@ class Held:
 
 
 class Listener:
-    """Notes each written word when it is sure to be complete, with the words given by then."""
+    """Records each written word once it is complete, with the source words given by then."""
 
     def __init__(self) -> None:
         self.given = 0  # source words
         self.written: list[str] = []
         self.delays: list[int] = []
         self.sentences: list[Sentence] = []
-        self._open = ""  # the start of a word whose end has not been seen yet
+        self._words = WordAssembler()
         self._words_before = 0  # written in earlier sentences
 
     def __call__(self, event: Event) -> None:
-        """Take an event of a session the moment it happens."""
-        if isinstance(event, Written):
-            if event.text.startswith(" "):
-                self._finish_word()
-            self._open += event.text
-            if event.is_whole:
-                self._finish_word()
-        elif isinstance(event, Ended):
-            self._finish_word()
+        """Handle an event of a session as it happens."""
+        words = [part for word in self._words.take(event) for part in word.text.split()]
+        self.written += words
+        self.delays += [self.given] * len(words)
+        if isinstance(event, Ended):
             written = len(self.written) - self._words_before
             self._words_before = len(self.written)
             self.sentences.append(Sentence(event.source_words, written, event.reason))
-
-    def _finish_word(self) -> None:
-        words = self._open.split()
-        self.written += words
-        self.delays += [self.given] * len(words)
-        self._open = ""
 
 
 def hold(
@@ -181,7 +168,7 @@ def hold(
             heard()
         start = time.perf_counter()
         session.finish()
-        # the end comes with the last word
+        # the end of the talk is reported with its last word
         seconds[-1] += time.perf_counter() - start
         records = list(session.records)
     times = [round(second, 6) for second in seconds]

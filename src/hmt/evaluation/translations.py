@@ -1,4 +1,4 @@
-"""Translations that are already there: records or logs, of this toolkit or of any other."""
+"""Existing translations: records or logs, of this toolkit or of any other."""
 
 import dataclasses
 import os
@@ -69,9 +69,9 @@ def score_log(
     unit: str | None = None,
     clip: bool = False,
 ) -> tuple[Point, Translations]:
-    """Score translations that are there; with an output directory put the point into scores.json.
+    """Score existing translations; with an output directory, add the point to its scores.json.
 
-    Its setting is the place of the log, seen from that directory: several logs make a curve.
+    Its setting is the path of the log relative to that directory: several logs make a curve.
     """
     if output is not None and (output / "evaluation.json").exists():
         raise UserError(
@@ -113,7 +113,7 @@ def _file_in(folder: Path) -> Path:
 
 
 def _holds_records(path: Path) -> bool:
-    """Whether the first line is a record; what is neither is left to the reader of logs."""
+    """Whether the first line is a record; anything else is left to the reader of logs."""
     for place, line in numbered_lines(path):
         try:
             return "source_tokens" in json_object(line)

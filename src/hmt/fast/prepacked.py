@@ -16,12 +16,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 LEAST = 2**18  # numbers in a matrix that gains from pre-packing
-ROWS = 8  # the arrangement is best for about so many rows, and right for any number
+ROWS = 8  # the packing is best for about this many rows, and correct for any number
 HELD = ("held", "packed")  # what can be made again from the parameters
 
 
 class Ready(nn.Module):
-    """What holds its weights a second time, and so must hear of all that happens to them.
+    """A module with a second copy of its weights, which must follow every change to them.
 
     Hooks are called where gradients are needed, not in live passes.
     """
@@ -77,7 +77,7 @@ class ReadyNorm(Ready, nn.LayerNorm):
 
 
 def hold(layer: nn.Module) -> None:
-    """Put the weights where they are found at once."""
+    """Keep direct references to the weights."""
     if isinstance(layer, ReadyNorm):
         layer.held = layer.weight.detach(), layer.bias.detach()
     elif isinstance(layer, ReadyLinear):
@@ -91,7 +91,7 @@ def hold(layer: nn.Module) -> None:
 def make_ready(module: nn.Module) -> None:
     """Change all linear layers and norms of a model in place; its parameters stay what they are.
 
-    Whoever then changes single parameters by hand has to call this again.
+    After changing single parameters by hand, call this again.
     """
     for child in module.modules():
         if type(child) in (nn.Linear, nn.LayerNorm):

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from hmt.errors import UserError
-from hmt.files import refuse_special
+from hmt.files import read_text
 from hmt.metrics.latency import latency
 from hmt.text.tokenizer import Tokenizer
 
@@ -32,13 +32,7 @@ def read_alignments(
     path: Path, sources: Sequence[str], targets: Sequence[str], base: int | None = None
 ) -> list[Alignment]:
     """The alignment of every pair; without a base it is 0 if any index is 0, else 1."""
-    refuse_special(path)
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror}.") from None
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path} is not a text file: {error.reason}.") from None
+    text = read_text(path)
     lines = text.removesuffix("\n").split("\n") if text else []
     if len(lines) != len(sources):
         raise UserError(
@@ -65,7 +59,7 @@ def _links(line: str, place: str) -> list[tuple[int, str, int]]:
         match = _LINK.fullmatch(text)
         if match is None:
             raise UserError(
-                f"{place}: {text!r} is no link; write source-target as in 3-2 (sure) or 3p2 "
+                f"{place}: {text!r} is not a link; write source-target as in 3-2 (sure) or 3p2 "
                 "(possible)."
             )
         found.append((int(match[1]), match[2], int(match[3])))
@@ -78,8 +72,8 @@ def _check(link: tuple[int, str, int], lengths: tuple[int, int], base: int, plac
         if not base <= index < length + base:
             raise UserError(
                 f"{place}: the link {source}{kind}{target} names {side} word {index}, but the "
-                f"{side} has {length} words, counted from {base}; give the files in the order and "
-                "cut of the alignment, source index first, or another --alignment-base."
+                f"{side} has {length} words, counted from {base}; give the files that were "
+                "aligned, source index first, or another --alignment-base."
             )
 
 
@@ -91,16 +85,15 @@ def read_shares(
 ) -> dict[str, dict[str, Any]]:
     """How many target words had all their source words read; reads (I), lengths in tokens per word.
 
-    A target word is chosen by its first token, so what was read then counts; a source word is
-    read when its last token is. Words without any link say nothing about the policy and are left
-    out.
+    A target word is decided by its first token, so what was read then counts; a source word is read
+    when its last token is. Words without any link say nothing about the policy and are skipped.
     """
     needed = list(accumulate(source_lengths))
     starts = [end - n for end, n in zip(accumulate(target_lengths), target_lengths, strict=True)]
     links = {"sure": alignment.sure, "possible": alignment.sure | alignment.possible}
     shares = {}
     for name, chosen in links.items():
-        last: dict[int, int] = {}  # per target word the source word of its links that comes last
+        last: dict[int, int] = {}  # per target word, the last source word of its links
         for source, target in chosen:
             last[target] = max(source, last.get(target, 0))
         ready = sum(reads[starts[t]] >= needed[s] for t, s in last.items())
@@ -110,7 +103,7 @@ def read_shares(
 
 
 class PolicyQuality:
-    """Shares of each pair, and of all pairs together with their latency."""
+    """Shares of each pair and of all pairs, with their latency."""
 
     def __init__(
         self,

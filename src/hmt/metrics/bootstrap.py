@@ -1,7 +1,7 @@
 """Resampling of sentences: how certain a corpus score is, and whether two systems differ.
 
 N sentences, S sufficient statistics per sentence, B resamples. Every corpus score here is a
-function of sums over sentences, so a resample is a product of draws and a table.
+function of sums over sentences, so resampling is a matrix product of draws and a table.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,7 +17,7 @@ Array = NDArray[np.float64]
 RESAMPLES = 1000
 LEVEL = 0.95
 SEED = 12345
-CELLS = 1_000_000  # of a block of draws: 8 MB
+CELLS = 1_000_000  # in a block of draws: 8 MB
 
 
 @dataclass(frozen=True)
@@ -82,9 +82,9 @@ def difference(
 ) -> dict[str, object]:
     """Test of second - first, given the resampled differences (B).
 
-    p is the share of resamples that lie at least as far from their mean as the difference lies
-    from zero, as in sacreBLEU's paired bootstrap; but ties count, so that a system compared with
-    itself gets 1.
+    p is the share of resamples that lie at least as far from their mean as the difference lies from
+    zero, as in sacreBLEU's paired bootstrap; but ties count, so that a system compared with itself
+    gets p = 1.
     """
     found = second - first
     defined = scores[~np.isnan(scores)]
@@ -92,7 +92,7 @@ def difference(
         known = [None if np.isnan(value) else value for value in (first, second)]
         nothing = dict.fromkeys(("difference", "interval", "p"))
         return {"first": known[0], "second": known[1], **nothing}
-    # Equal systems differ by rounding alone.
+    # Equal systems differ only by rounding.
     far = np.abs(defined - defined.mean()) >= abs(found) - 1e-12
     return {
         "first": first,

@@ -103,7 +103,7 @@ def compare_curves(
 def aligned(systems: Sequence[Translations]) -> list[list[Any]]:
     """Each system's sentences in order of their index; all must have translated the same ones."""
     if len(systems) < 2 or not all(systems):
-        raise UserError("one of the systems has no sentence or no point.")
+        raise UserError("one of the systems has no sentence or no point; evaluate it first.")
     ordered: list[list[Any]] = [sorted(each, key=lambda s: s.index) for each in systems]
     for each in ordered[1:]:
         if [s.index for s in each] != [s.index for s in ordered[0]]:
@@ -112,7 +112,10 @@ def aligned(systems: Sequence[Translations]) -> list[list[Any]]:
             for name in ("source", "reference"):
                 texts = getattr(one, name), getattr(other, name)
                 if None not in texts and texts[0].split() != texts[1].split():
-                    raise UserError(f"sentence {one.index} has another {name} in each system.")
+                    raise UserError(
+                        f"sentence {one.index} has another {name} in each system; compare "
+                        "evaluations of one text."
+                    )
     return ordered
 
 

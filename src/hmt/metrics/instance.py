@@ -1,4 +1,4 @@
-"""One translated sentence as metrics see it: its text, and a delay for each of its units.
+"""One translated sentence as the metrics need it: its text, and a delay for each of its units.
 
 A delay is the number of source words that had been read when a unit of the prediction was written.
 The unit is the word, or the character for text without spaces.

@@ -1,8 +1,8 @@
 """Latency of one sentence, as pure functions of its delays.
 
 X source length, Y written length, R reference length; delays are the Y amounts of source that had
-been read when each unit was written. All are counted in one unit. Whole numbers go through whole
-numbers up to one final division, so the result is the float nearest to the true fraction.
+been read when each unit was written. All are counted in one unit. Integers stay integers up to one
+final division, so the result is the float nearest to the true fraction.
 """
 
 from bisect import bisect_left
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from hmt.errors import UserError
 
 METRICS = ("AL", "LAAL", "AP", "CW", "DAL", "ATD", "YAAL")
-# Consecutive wait counts reads, which computing does not change.
+# Consecutive wait counts reads, which computing time does not change.
 COMPUTATION_AWARE = tuple(f"{name}_CA" for name in METRICS if name != "CW")
 
 
@@ -42,7 +42,7 @@ def average_proportion(
 
 
 def consecutive_wait(delays: Sequence[float]) -> float:
-    """CW: source units read at a time, on average over the times when anything was read."""
+    """CW: source units read at a time, averaged over the times when anything was read."""
     waits = sum(1 for before, now in zip([0, *delays], delays, strict=False) if now > before)
     return delays[-1] / waits if waits else 0.0
 
@@ -60,8 +60,11 @@ def differentiable_average_lagging(delays: Sequence[float], source_length: float
 
 
 def average_token_delay(delays: Sequence[int], starts: Sequence[float] | None = None) -> float:
-    """ATD for text: every unit lasts one; `starts` (if computing takes time) replace the delays
-    as the earliest moments of writing, while source partners still follow the delays."""
+    """ATD for text: every unit lasts one.
+
+    `starts` (if computing takes time) replace the delays as the earliest moments of writing, while
+    source partners still follow the delays.
+    """
     total: float = 0
     end: float = 0
     chunk_start, read_before = 0, 0
@@ -75,7 +78,7 @@ def average_token_delay(delays: Sequence[int], starts: Sequence[float] | None = 
 
 
 def checked_reads(reads: Sequence[int], source_length: int, *, clip: bool = False) -> list[int]:
-    """The reads as a list of ints that never fall and never pass the source length.
+    """The reads as a list of ints, checked never to decrease or exceed the source length.
 
     With `clip`, reads past the end count as the source length instead of being refused.
     """
@@ -85,8 +88,8 @@ def checked_reads(reads: Sequence[int], source_length: int, *, clip: bool = Fals
             raise UserError(f"read {i} is {read!r}; reads are whole numbers of source units, >= 0.")
         if i > 1 and read < values[i - 2]:
             raise UserError(
-                f"read {i} is {read} after {values[i - 2]}; reads must never fall, "
-                "because what was read stays read."
+                f"read {i} is {read} after {values[i - 2]}; reads must never decrease, because "
+                "what was read stays read."
             )
     if values and values[-1] > source_length:
         if not clip:
@@ -158,10 +161,10 @@ def words_read(reads: Sequence[int], source_word_ends: Sequence[int]) -> list[in
 def word_reads(
     reads: Sequence[int], source_word_ends: Sequence[int], target_word_outs: Sequence[int]
 ) -> list[int]:
-    """Source words that had arrived when each target word was known to be complete.
+    """Source words that had arrived when each target word was known to be complete (words).
 
-    `target_word_outs` are the tokens that made sure each word was complete; a word that was still
-    open when the translation ended was sure then.
+    `target_word_outs` are the tokens that showed each word to be complete; a word that was still
+    open when the translation ended was complete then.
     """
     came = words_read(reads, source_word_ends)
     return [came[min(out, len(came) - 1)] for out in target_word_outs]
@@ -173,7 +176,7 @@ def computing_seconds(
     """Seconds of work before each written token, from a monotonic clock's `times` of writing (I).
 
     `arrivals` (J) are the times at which source tokens came on the same clock; time spent waiting
-    for them is no work. Without them the whole source was there from the start.
+    for them is not work. Without them, the whole source was available from the start.
     """
     seconds = []
     before = 0.0
@@ -187,8 +190,11 @@ def computing_seconds(
 def elapsed_words(
     delays: Sequence[float], seconds: Sequence[float], seconds_per_word: float
 ) -> list[float]:
-    """When each token is out, in source words: a word comes every `seconds_per_word`, and work on
-    a token starts when its source is there and the token before is out (I)."""
+    """When each token is out, in source words (I).
+
+    A word comes every `seconds_per_word`; work on a token starts when its source has arrived and
+    the previous token is out.
+    """
     if not seconds_per_word > 0:
         raise UserError(f"seconds per word is {seconds_per_word}; it must be above zero.")
     elapsed: list[float] = []

@@ -33,7 +33,7 @@ class Talk:
     elapsed: Sequence[float] | None = None  # (Y) the same with computing time
 
     def check(self) -> None:
-        """Raise UserError where the parts do not fit together."""
+        """Raise UserError if the parts do not match."""
         counts = [len(self.delays), *([] if self.elapsed is None else [len(self.elapsed)])]
         if any(count != len(self.written) for count in counts):
             raise UserError(
@@ -69,9 +69,9 @@ class Health:
     """Indicators of how reliable a re-segmentation is."""
 
     similarity: float  # of aligned words, per reference word: 1 for the reference itself
-    early: float  # share of words written before the sentence began that they were given to
-    empty: int  # sentences that got no word
-    lost: int  # words that no sentence got
+    early: float  # share of words written before their assigned sentence began
+    empty: int  # sentences without any word
+    lost: int  # words assigned to no sentence
 
 
 def segments_of(talks: Sequence[Talk]) -> tuple[list[Segment], Health]:
@@ -119,7 +119,7 @@ def _segments(talk: Talk, sentences: Sequence[int | None]) -> list[Segment]:
 def long_latency(segment: Segment) -> dict[str, float | None] | None:
     """All long-form metrics of a segment; None if nothing was written for it.
 
-    LongYAAL is None if everything was written when the talk had ended.
+    LongYAAL is None if everything was written after the talk had ended.
     """
     if not segment.words:
         return None
@@ -155,7 +155,7 @@ def elapsed_of_talk(
     """When each written word was out, in source words (Y).
 
     `seconds` (X) are spent after each source word; work on a word starts when it was spoken and the
-    work on the one before is done.  What was written after word d is out when its work is done.
+    work on the previous one is done. What was written after word d is out when its work is done.
     """
     out = [0.0]
     for n, work in enumerate(seconds, 1):

@@ -23,14 +23,14 @@ COMET_MODEL = "Unbabel/wmt22-comet-da"
 def scorers(tokenize: str = "13a", *, tokenised: bool = False) -> dict[str, BLEU | CHRF]:
     """sacreBLEU's scorer of each of QUALITIES; `tokenize` is the tokenizer inside BLEU.
 
-    Of text that is `tokenised` already, the papers' number is computed without a tokenizer, as
+    For text that is already `tokenised`, the papers' number is computed without a tokenizer, as
     multi-bleu -lc does: 13a would take escapes such as &apos;s apart and score too high.
     """
     if tokenize not in BLEU.TOKENIZERS:
         allowed = ", ".join(sorted(BLEU.TOKENIZERS))
         raise UserError(f"the BLEU tokenizer is {tokenize!r}; it must be one of {allowed}.")
     try:
-        # force only stops sacreBLEU's advice on text that looks tokenised
+        # force only suppresses sacreBLEU's warning about text that looks tokenised
         bleu = BLEU(tokenize=tokenize, force=True)
     except (ImportError, RuntimeError, OSError) as error:
         reason = " ".join(str(error).split()).rstrip(".")
@@ -72,7 +72,7 @@ def lacks_spaces(references: Sequence[str]) -> bool:
 def _statistic(
     metric: BLEU | CHRF, predictions: Sequence[str], references: Sequence[str]
 ) -> Statistic:
-    # sacreBLEU has no public way to per-sentence counts; its own tests of significance use this one
+    # sacreBLEU has no public access to per-sentence counts; its own significance tests use this
     counts = metric._extract_corpus_statistics(predictions, [references])
 
     def value(sums: Array) -> float:
@@ -86,7 +86,7 @@ def export_comet(
 ) -> str:
     """Write comet.src, comet.mt, comet.ref and the same as comet.jsonl; return the command.
 
-    COMET itself is not run: its models are large, and its packages have versions of their own.
+    COMET itself is not run: its models are large, and it pins its own package versions.
     """
     examples: list[dict[str, Any]] = []
     for instance in instances:
@@ -95,7 +95,7 @@ def export_comet(
                 f"sentence {instance.index} has no source or no reference; COMET needs both."
             )
         texts = {"src": instance.source, "mt": instance.prediction, "ref": instance.reference}
-        # one line each, whatever stands inside
+        # one line each, even if the text contains newlines
         examples.append({key: " ".join(text.split()) for key, text in texts.items()})
     folder = Path(directory)
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,8 +1,8 @@
 """Which reference sentence each word of a running translation belongs to.
 
-R reference words, W written words.  The rules are those of OmniSTEval's SoftSegmenter (Polák et
-al., "Better Late Than Never", arXiv 2509.17349): an alignment without gap costs that makes the sum
-of word similarities as large as possible; words are similar if they share letters.
+R reference words, W written words. The rules are those of OmniSTEval's SoftSegmenter (Polák et al.,
+"Better Late Than Never", arXiv 2509.17349): an alignment without gap costs that maximises the sum
+of word similarities; words are similar if they share letters.
 """
 
 import unicodedata
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from hmt.errors import UserError
 from hmt.metrics.bootstrap import Array
 
-# A mark that stands alone is never aligned with a word.
+# A punctuation mark that stands alone is never aligned with a word.
 MARKS = frozenset(".!?,;:-()。！？，；：—（）ー")
 MATCH, SKIP_REFERENCE, SKIP_WRITTEN = 0, 1, 2
 
@@ -29,7 +29,7 @@ class Resegmented:
 
 
 def resegment(references: Sequence[str], written: Sequence[str]) -> Resegmented:
-    """The reference sentence of each written word; never falling, except for words left out."""
+    """The reference sentence of each written word; never decreasing, except for words left out."""
     words = [(word, n) for n, text in enumerate(references) for word in text.split()]
     if not words:
         raise UserError("The references of a talk hold no words; give a reference per sentence.")
@@ -43,14 +43,14 @@ def resegment(references: Sequence[str], written: Sequence[str]) -> Resegmented:
 
 
 def fold(word: str) -> str:
-    """A word as it is compared: compatibility-normalised and without capitals."""
+    """A word in the form that is compared: compatibility-normalised and case-folded."""
     return unicodedata.normalize("NFKC", word).lower()
 
 
 class Similarities:
     """How similar reference and written words are: shared letters of all letters, 0 to 1.
 
-    Words repeat, so only distinct ones are compared with each other.
+    Words repeat, so only distinct ones are compared.
     """
 
     def __init__(self, references: Sequence[str], written: Sequence[str]) -> None:
@@ -92,8 +92,8 @@ def _letters(words: Sequence[str], place: dict[str, int]) -> Array:
 def align(table: Similarities) -> list[tuple[int | None, int | None]]:
     """The best alignment as (reference word, written word) in order, None where one is skipped.
 
-    Where ways are equally good, seen from the end: a pair before skipping, and skipping a reference
-    word before skipping a written one.
+    Ties are broken from the end: pairing before skipping, and skipping a reference word before
+    skipping a written one.
     """
     R, W = table.shape
     steps = np.empty((R + 1, W + 1), dtype=np.int8)
@@ -129,14 +129,14 @@ def _owners(
 ) -> list[int | None]:
     """The reference word that each written word follows (W).
 
-    A written word without a partner stays with the reference word before it, until one of its run
-    is more similar to the reference word behind the run: that one and the rest go there.  A mark at
-    the very start that is like nothing belongs nowhere.
+    A run of written words without partners stays with the reference word before it, up to the first
+    word that is more similar to the reference word after the run: that one and the rest go there. A
+    punctuation mark at the very start that is similar to nothing belongs nowhere.
     """
     R, W = table.shape
     owners: list[int | None] = [None] * W
     before: int | None = None
-    goes_on = False  # the run has gone over to the reference word behind it
+    goes_on = False  # the rest of the run belongs to the reference word after it
     for i, j in pairs:
         if i is not None:
             before, goes_on = i, False

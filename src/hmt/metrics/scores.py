@@ -37,7 +37,7 @@ def token_latency(records: Sequence[Record]) -> PerSentence:
 
 def word_latency(instances: Sequence[Instance]) -> PerSentence:
     """Latency per sentence in words (or the unit of the log), without end tokens (N)."""
-    # Means over the timed sentences only would compare with nothing: all are timed, or none.
+    # Means over the timed sentences only would be comparable to nothing: all must be timed.
     timed = all(instance.elapsed is not None or not instance.delays for instance in instances)
     return [
         _latency(
@@ -78,7 +78,7 @@ class Sentences:
         seconds_per_word: float | None = None,
     ) -> None:
         if not sentences:
-            raise UserError("there is no sentence to score.")
+            raise UserError("there is no sentence to score; give at least one.")
         records = [sentence for sentence in sentences if isinstance(sentence, Record)]
         self.instances = [
             instance_of(sentence, seconds_per_word) if isinstance(sentence, Record) else sentence
@@ -98,7 +98,9 @@ class Sentences:
             found, self.signatures = quality(predictions, references, tokenize)
             self.statistics |= {f"quality.{name}": statistic for name, statistic in found.items()}
         elif references:
-            raise UserError("some sentences have a reference and some have none.")
+            raise UserError(
+                "some sentences have a reference and some have none; give it for all or for none."
+            )
         for convention, values in self.latency.items():
             for metric in _metrics(values):
                 column = [value[metric] if value else None for value in values]
@@ -181,7 +183,7 @@ def _latency_part(scored: Sentences, values: Mapping[str, Any]) -> dict[str, Any
 
 
 def _skipped(values: PerSentence) -> dict[str, int]:
-    """Sentences without a value: nothing written or no source; for YAAL all written too late."""
+    """Sentences without a value: nothing written or no source; for YAAL, all written too late."""
     return {
         "sentences": sum(value is None for value in values),
         "YAAL": sum(value is None or value["YAAL"] is None for value in values),

@@ -100,7 +100,7 @@ def reports_of(kind: type[ReportT], reports: Sequence[Report]) -> list[ReportT]:
 class Look(NamedTuple):
     """How the rows look at the source in one layer.
 
-    Attention is the softmax of the scores plus `bias`, unless `weights` gives it as it is.
+    Attention is the softmax of the scores plus `bias`, unless `weights` gives it directly.
     """
 
     bias: Tensor | None = None  # (B, 1 or H, Q, J) added to the scores; None: all is seen

@@ -70,7 +70,7 @@ class Pass:
     setting: Tensor  # (B,) the knob that attention depends on: a threshold, a delay
     is_streaming: bool  # else attention may take expectations over what streaming would decide
     registers: tuple[Tensor, ...] = ()  # (B, ...) per layer
-    is_watched: bool = False  # somebody asks for the attention weights
+    is_watched: bool = False  # whether attention weights are requested
 
 
 def whole_pass(

@@ -1,4 +1,4 @@
-"""A small network that hears words without punctuation and tells where a new sentence begins.
+"""A small network that hears words without punctuation and predicts where a new sentence begins.
 
 Shapes: B talks, W words, T tokens.
 

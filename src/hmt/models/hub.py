@@ -1,4 +1,4 @@
-"""Models on the Hugging Face hub, only where one is asked for by name: `hf:user/name[@revision]`.
+"""Models on the Hugging Face hub, fetched only when named as `hf:user/name[@revision]`.
 
 A bare `user/name` is a path: a mistyped directory must not become a stranger's model.
 """
@@ -13,7 +13,7 @@ _NAME = re.compile(r"([\w.-]+/[\w.-]+)(?:@([\w./-]+))?")
 
 
 def is_hub_name(name: str) -> bool:
-    """Whether a model is named on the hub and not by its directory."""
+    """Whether a name refers to the hub and not to a directory."""
     return name.startswith(PREFIX)
 
 
@@ -22,7 +22,7 @@ def fetch(name: str) -> Path:
     found = _NAME.fullmatch(name.removeprefix(PREFIX))
     if found is None:
         raise UserError(
-            f"{name} is no name on the hub: write hf:user/name or hf:user/name@revision."
+            f"{name} is not a name on the hub: write hf:user/name or hf:user/name@revision."
         )
     try:
         from huggingface_hub import snapshot_download

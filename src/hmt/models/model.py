@@ -31,7 +31,7 @@ PRETRAINED = Path(__file__).parents[1] / "pretrained"
 
 
 class Model:
-    """Anything that translates: give it words through a session, or whole sentences."""
+    """A trained system that translates words through a session, or whole sentences."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class Model:
             if tokenizer.size != size:
                 raise UserError(
                     f"The {side} tokenizer has {tokenizer.size} symbols but the model {size}: they "
-                    "do not belong together; put back the tokenizer the model was trained with."
+                    "do not belong together; restore the tokenizer the model was trained with."
                 )
         self.system = of_some_type(system.eval())
         self._size = count_parameters(self.system)
@@ -54,7 +54,7 @@ class Model:
         self.source_tokenizer, self.target_tokenizer = tokenizers
         self.config = config or describe(system)
         self.segmenter = segmenter  # finds the sentences of text without punctuation
-        self.knobs()  # refuses settings that do not fit now, not at the first sentence
+        self.knobs()  # refuses invalid settings now, not at the first sentence
 
     def __repr__(self) -> str:
         """System, languages, size and settings on one line."""
@@ -90,7 +90,7 @@ class Model:
         )
 
     def engine(self, slots: int = 1) -> Engine:
-        """An engine for this model, which avoids loops if the model's configuration does."""
+        """An engine for this model; avoids loops if the model's configuration says so."""
         return Engine(self.system, slots, avoids_loops=self.config.avoids_loops)
 
     def translate(self, lines: Sequence[str], batch: int = 64, **knobs: Any) -> list[Record]:
@@ -105,9 +105,9 @@ class Model:
     def translate_each(
         self, lines: Sequence[str], batch: int = 64, **knobs: Any
     ) -> Iterator[tuple[int, Record]]:
-        """As `translate`, each record with its place as soon as it is complete."""
+        """Like `translate`, but yields each record with its index as soon as it is complete."""
         if isinstance(lines, str):
-            raise UserError("One text was given; give a list of sentences, as in [text].")
+            raise UserError("A single text was given; give a list of sentences, as in [text].")
         lines = _texts(lines)
         if not isinstance(batch, int) or not 1 <= batch <= MOST_SLOTS:
             raise UserError(
@@ -117,8 +117,8 @@ class Model:
         for n, source in enumerate(sources):
             if len(source) >= MAX_SENTENCE_TOKENS:
                 raise UserError(
-                    f"Sentence {n + 1} has {len(source)} tokens; at most "
-                    f"{MAX_SENTENCE_TOKENS - 1} can be translated at once: cut it into sentences."
+                    f"Sentence {n + 1} has {len(source)} tokens; at most {MAX_SENTENCE_TOKENS - 1} "
+                    "can be translated at once: split it into sentences."
                 )
         settings = self.knobs(**knobs)
         spoken = [n for n, source in enumerate(sources) if source]
@@ -126,19 +126,19 @@ class Model:
             slot=0, knobs=settings, memory=None, source=[EOS], source_ended=True
         )
         for n, source in enumerate(sources):
-            if not source:  # where there is no source, nothing is written
+            if not source:  # without source, nothing is written
                 yield n, self.record(nothing, lines[n], n)
         engine = self.engine(max(1, min(batch, len(spoken))))
         for found, stream in engine.translate([sources[n] for n in spoken], settings):
             yield spoken[found], self.record(stream, lines[spoken[found]], spoken[found])
 
     def record(self, stream: Stream, source: str, index: int = 0) -> Record:
-        """What one stream did, in words and tokens."""
+        """The record of a stream, in words and tokens."""
         return record_of(stream, self.tokenizers, source, index)
 
 
 def _texts(lines: object) -> list[str]:
-    """A list of sentences, and nothing else."""
+    """Accept a list of sentences and nothing else."""
     if not isinstance(lines, Iterable):
         raise UserError(f"translate takes a list of sentences, not {type(lines).__name__}.")
     texts = list(lines)
@@ -153,7 +153,7 @@ def load(
 ) -> Model:
     """A model: the one that ships, a model directory, or "hf:user/name[@revision]" on the hub.
 
-    `int8` stores linear layers in eight bits: large models become about twice as fast on a CPU.
+    `int8` stores linear layers in eight bits: large models run about twice as fast on a CPU.
     `trust` allows a model whose system is code outside hmt, which runs when it is loaded.
     """
     if int8 and str(device).partition(":")[0] != "cpu":
@@ -169,7 +169,7 @@ def load(
     source, target = open_tokenizers(directory)
     segmenter = load_segmenter(directory, source.size)
     model = Model(system, (CapitalsReader(source.backend), target), config, segmenter)
-    if int8:  # counted before: in eight bits some weights are there twice
+    if int8:  # counted before: in eight bits some weights exist twice
         quantise(system.parts)
     elif place.type == "cpu":
         make_ready(system)
@@ -177,12 +177,12 @@ def load(
 
 
 def _device(name: str) -> torch.device:
-    """A device that this machine has."""
+    """A device of this machine; any other name is refused."""
     try:
         device = torch.device(name)
     except (RuntimeError, TypeError):
         raise UserError(f"There is no device {name!r}; name one like cpu or cuda:0.") from None
-    # without an index it is the current one; cuda counts none where there is no GPU
+    # without an index it is the current one; cuda counts zero devices where there is no GPU
     is_there = device.type == "cuda" and (device.index or 0) < torch.cuda.device_count()
     if device.type != "cpu" and not is_there:
         raise UserError(f"The device {name!r} is not available on this machine; use cpu.")

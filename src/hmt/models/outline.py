@@ -1,4 +1,4 @@
-"""A system without its numbers: names and shapes of all weights, at no cost in memory."""
+"""A system without its weights: their names and shapes only, at no cost in memory."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ def outline(name: str, config: dict[str, Any]) -> System:
 
 
 class _Unfilled(TorchFunctionMode):
-    """Leaves out initial values: on `meta` they would load half of torch, which takes seconds."""
+    """Skips initialisation: on `meta` it would import half of torch, which takes seconds."""
 
     def __torch_function__(
         self, function: Any, types: Any, args: Any = (), kwargs: Any = None

@@ -1,7 +1,8 @@
 """A weights file: named tensors as .safetensors, read, written, copied into a system, averaged.
 
-Its header has a digest of the tensors, so that one flipped bit is noticed; files of other tools,
-which have none, are read as they are. Weights that are not finite are neither written nor read.
+Its header has a digest of the tensors, so that a single flipped bit is noticed; files of other
+tools, which have none, are read without that check. Weights that are not finite are neither
+written nor read.
 """
 
 import hashlib
@@ -21,12 +22,12 @@ from hmt.files import refuse_special, replacing
 
 Tensors = dict[str, Tensor]
 Shapes = Mapping[str, tuple[int, ...]]
-DIGEST = "sha256"  # key of the header
+DIGEST = "sha256"  # key in the header
 RESTORE = "(restore it from a copy; if it is one of several snapshots, remove it)."
 
 
 def unshared(system: nn.Module) -> Tensors:
-    """Tensors of a system by name; one that has several names (tied embeddings) appears once."""
+    """Tensors of a system by name; a tensor with several names (tied embeddings) appears once."""
     seen: set[int] = set()
     kept = {}
     for name, tensor in system.state_dict(keep_vars=True).items():
@@ -37,7 +38,7 @@ def unshared(system: nn.Module) -> Tensors:
 
 
 def count_parameters(system: nn.Module) -> int:
-    """How many numbers a system's weights are."""
+    """The number of parameters of a system."""
     return sum(tensor.numel() for tensor in unshared(system).values())
 
 
@@ -64,10 +65,13 @@ def read_weights(path: Path) -> Tensors:
     try:
         is_other = expected is not None and expected != digest(tensors)
         name = not_finite(tensors)
-    except NotImplementedError as error:  # four bits, which torch can hold and not compute with
-        raise UserError(f"{path} has weights of a kind that cannot be used ({error}).") from None
+    except NotImplementedError as error:  # four bits, which torch can store but not compute with
+        raise UserError(
+            f"{path} has weights of a type that cannot be used ({error}); convert them to 16 or 32 "
+            "bits."
+        ) from None
     if is_other:
-        raise UserError(f"{path} is damaged: its weights are not those that were written {RESTORE}")
+        raise UserError(f"{path} is damaged: its weights are not what was written {RESTORE}")
     if name is not None:
         raise UserError(f"{path} is damaged: its weights {name} are not all finite {RESTORE}")
     return tensors
@@ -88,12 +92,14 @@ def _opened(path: Path) -> Iterator[Any]:
     except FileNotFoundError:
         raise UserError(f"There are no weights at {path}: name a model directory.") from None
     except (SafetensorError, OSError) as error:
-        raise UserError(f"{path} is not a readable .safetensors file ({error}).") from None
+        raise UserError(
+            f"{path} is not a readable .safetensors file ({error}); restore it from a copy."
+        ) from None
 
 
 def digest(tensors: Tensors) -> str:
     """A checksum of names, kinds, shapes and values. -> 64 hexadecimal digits"""
-    total = hashlib.sha256()  # twice as fast as blake2b where the processor knows it
+    total = hashlib.sha256()  # twice as fast as blake2b on processors with SHA instructions
     for name, tensor in sorted(tensors.items()):
         total.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
         total.update(tensor.contiguous().reshape(-1).view(torch.uint8).numpy().data)
@@ -101,9 +107,9 @@ def digest(tensors: Tensors) -> str:
 
 
 def not_finite(tensors: Tensors) -> str | None:
-    """The name of a tensor with a value that is no finite number, if there is one."""
+    """The name of a tensor with a value that is not finite, if there is one."""
     for name, tensor in tensors.items():
-        # the extremes take a tenth of the time of isfinite(), and NaN is both of them
+        # the extremes take a tenth of the time of isfinite(), and a NaN would be both of them
         if tensor.is_floating_point() and tensor.numel():
             plain = tensor.detach()
             extremes = torch.aminmax(plain.float() if plain.itemsize == 1 else plain)
@@ -113,14 +119,16 @@ def not_finite(tensors: Tensors) -> str | None:
 
 
 def take_over(system: nn.Module, tensors: Tensors) -> tuple[list[str], list[str]]:
-    """Copy tensors into a system by name. -> names that stay as they were, names without a place"""
+    """Copy tensors into a system by name. -> names left unchanged, names that the system lacks"""
     own = unshared(system)
     shared = [name for name in own if name in tensors]
     _check_shapes(own, {name: tuple(tensors[name].shape) for name in shared})
     for name in shared:
         if not tensors[name].is_floating_point():
             kind = str(tensors[name].dtype).removeprefix("torch.")
-            raise UserError(f"The weights {name} are {kind}, not floating-point numbers.")
+            raise UserError(
+                f"The weights {name} are {kind}, not floating-point numbers; convert them first."
+            )
     with torch.no_grad():
         for name in shared:
             own[name].copy_(tensors[name])
@@ -128,7 +136,7 @@ def take_over(system: nn.Module, tensors: Tensors) -> tuple[list[str], list[str]
 
 
 def check_fit(system: nn.Module, shapes: Shapes, where: str) -> None:
-    """Refuse names and shapes that are not exactly a system's own."""
+    """Refuse names and shapes that differ from the system's."""
     own = unshared(system)
     try:
         _check_shapes(own, {name: shape for name, shape in shapes.items() if name in own})
@@ -151,7 +159,7 @@ def _check_shapes(own: Tensors, shapes: Shapes) -> None:
 
 
 def fill(system: nn.Module, tensors: Tensors, where: str) -> None:
-    """Copy all of a system's weights in; names and shapes must be exactly its own."""
+    """Fill a system with weights; names and shapes must be exactly its own."""
     check_fit(system, {name: tuple(tensor.shape) for name, tensor in tensors.items()}, where)
     try:
         take_over(system, tensors)
@@ -170,7 +178,7 @@ def average(paths: Sequence[Path]) -> Tensors:
         tensors = read_weights(path)
         shapes = {name: t.shape for name, t in tensors.items()}
         if total and shapes != {name: t.shape for name, t in total.items()}:
-            raise UserError(f"{path} holds another model than {paths[0]}: average one model's.")
+            raise UserError(f"{path} is not the same model as {paths[0]}: average one model only.")
         for name, tensor in tensors.items():
             kinds[name] = tensor.dtype
             total[name] = total[name] + tensor.double() if name in total else tensor.double()

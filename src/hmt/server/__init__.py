@@ -1,1 +1,1 @@
-"""`hmt serve`: live translation for many speakers and many more listeners."""
+"""`hmt serve`: live translation for many speakers and even more listeners."""

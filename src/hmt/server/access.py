@@ -1,4 +1,4 @@
-"""Who is at the door: the token, origin and address of a request."""
+"""Access control: the token, origin and address of a request."""
 
 from urllib.parse import urlsplit
 
@@ -46,16 +46,16 @@ def grant_of(connection: HTTPConnection, secret: str | None = None) -> Grant | N
 
 
 def token_needed() -> JSONResponse:
-    """The answer to a stranger where OpenAI's clients ask, in the shape that they can read."""
+    """The 401 answer at OpenAI's endpoints, in the format that its clients can read."""
     message = "A token is needed: Authorization: Bearer ..."
     error = {"type": "invalid_request_error", "code": "token", "message": message}
     return JSONResponse({"error": error}, 401)
 
 
 def has_good_origin(connection: HTTPConnection) -> bool:
-    """Whether a page that the request comes from may use this server."""
+    """Whether the page that the request comes from may use this server."""
     origin = connection.headers.get("origin")
-    if origin is None:  # a script, no browser
+    if origin is None:  # not a browser
         return True
     if origin in service_of(connection).settings.origins:
         return True

@@ -1,4 +1,4 @@
-"""The application: what answers under which path, and the headers that all answers carry."""
+"""The application: its routes, and the headers of all responses."""
 
 import contextlib
 from collections.abc import AsyncIterator
@@ -34,7 +34,7 @@ HEADERS = {
 
 
 class SecurityHeaders:
-    """Adds to every answer what keeps a browser from harm."""
+    """Adds security headers to every response."""
 
     def __init__(self, app: ASGIApp, captions_ancestors: str) -> None:
         self._app, self._captions_ancestors = app, captions_ancestors
@@ -68,17 +68,17 @@ def _page(name: str) -> Route:
 
 
 class PageFiles(StaticFiles):
-    """Files of the page; a browser asks each time, so that old ones never meet new ones."""
+    """Files of the page; browsers revalidate each time, so that old and new ones never mix."""
 
     def file_response(self, *args: Any, **options: Any) -> Response:
-        """The file, or that it has not changed."""
+        """The file, or 304 if it has not changed."""
         response = super().file_response(*args, **options)
         response.headers["Cache-Control"] = "no-cache"
         return response
 
 
 def routes() -> list[BaseRoute]:
-    """Every path that is answered."""
+    """All routes."""
     room = "/v1/rooms/{room}"
     return [
         WebSocketRoute("/v1/realtime/translations", realtime.realtime),
@@ -88,7 +88,7 @@ def routes() -> list[BaseRoute]:
         Route(f"{room}/captions.{{kind}}", listening.captions),
         WebSocketRoute(room, listening.socket),
         WebSocketRoute("/sidecar/alignatt", sidecar.sidecar),
-        WebSocketRoute("/", sidecar.sidecar),  # where WhisperLiveKit looks if nothing is named
+        WebSocketRoute("/", sidecar.sidecar),  # WhisperLiveKit's default path
         *libre.routes(),
         *schemas.routes(),
         Route("/health", health.health),

@@ -1,4 +1,4 @@
-"""A channel: one text on its way to a conductor's engine, and what comes back of it.
+"""A channel: one text on its way to a conductor's engine, and what comes back.
 
 The event loop fills the inbox; the conductor's thread alone touches everything else.
 """
@@ -16,7 +16,7 @@ from hmt.streaming.record import Record
 from hmt.systems.stream import Stream
 from hmt.text.language_pair import Tokenizers
 
-BEHIND = 20  # queued words beyond which a channel is given several at once
+BEHIND = 20  # queued words beyond which a channel gets several per round
 CATCH_UP = 4
 KEPT_ARRIVALS = 1000
 
@@ -37,13 +37,13 @@ class End:
     """The sentence ends."""
 
     reason: str
-    label: str  # the reason as the client is told it
+    label: str  # the reason as reported to the client
     seq: int | None = None
 
 
 @dataclass(frozen=True)
 class Turn:
-    """Other settings."""
+    """Change settings."""
 
     knobs: object
     changed: tuple[str, ...]
@@ -57,14 +57,14 @@ class Drop:
 
 @dataclass(frozen=True)
 class Mark:
-    """Comes back once all before it is through."""
+    """Is returned once everything before it has been processed."""
 
     value: str
 
 
 @dataclass(frozen=True)
 class Leave:
-    """The channel is given up."""
+    """Close the channel."""
 
 
 Item = Word | End | Turn | Drop | Mark | Leave
@@ -114,7 +114,7 @@ class Applied:
 
 @dataclass(frozen=True)
 class Failed:
-    """The channel cannot go on."""
+    """The channel cannot continue."""
 
     reason: str
 
@@ -141,30 +141,30 @@ class Channel:
         self._wake, self.deliver = wake, deliver
         self.is_live, self.has_detail = is_live, has_detail
         self.keeps_records = False  # also without detail
-        self.starts_line = True  # no text stands before the first sentence
+        self.starts_line = True  # there is no text before the first sentence
         self._tokenizers, self._knobs = tokenizers, knobs
         self._max_tokens, self._cuts, self._segmenter = max_tokens, cuts, segmenter
         self.inbox: deque[Item] = deque()
         self.has_left = False
-        # of the conductor's thread
+        # used by the conductor's thread only
         self.live: Live | None = None
         self.is_going = False
         self.just_heard: list[float] = []  # arrivals of the words given in this round
         self._ending: End | None = None
         self._arrivals: deque[float] = deque()  # of words from number _first_arrival on
         self._first_arrival = 0
-        self._ended_at = 0.0  # when the last end was taken: a pause may lie before it
-        self._told_wait = (-1, -1)
+        self._ended_at = 0.0  # when the last end was taken; the last word may be much older
+        self._reported_wait = (-1, -1)
 
     # ---- called by the event loop
 
     def put(self, items: Iterable[Item]) -> None:
-        """Add to what is to be worked on."""
+        """Queue items."""
         self.inbox.extend(items)
         self._wake(self)
 
     def skip(self) -> int:
-        """Drop all that has not been worked on; how many words that were."""
+        """Drop all queued items; return the number of words among them."""
         words = sum(isinstance(item, Word) for item in list(self.inbox))
         self.inbox.clear()
         self.put([Drop()])
@@ -172,7 +172,7 @@ class Channel:
 
     @property
     def queued(self) -> int:
-        """Items that wait; nearly all of them words."""
+        """Number of queued items, nearly all of them words."""
         return len(self.inbox)
 
     # ---- called by the conductor
@@ -184,7 +184,7 @@ class Channel:
         return None if sentence is None else sentence.stream
 
     def prepare(self, engine: Engine, make_room: Callable[[], None]) -> list[Output]:
-        """Take the next items of the inbox; what is answered at once."""
+        """Take the next items of the inbox; return immediate answers."""
         if self.live is None:
             self.live = Live(
                 engine,
@@ -203,9 +203,9 @@ class Channel:
             try:
                 has_more = self.is_going or self.just_heard
                 if has_more and isinstance(self.inbox[0], End | Turn | Mark):
-                    break  # comes after all that the words before it let the model write
+                    break  # first let the model write all it can from the words before it
                 item = self.inbox.popleft()
-            except IndexError:  # empty, or emptied by the event loop this moment
+            except IndexError:  # empty, or just emptied by the event loop
                 break
             words -= isinstance(item, Word)
             self._take(live, item, out)
@@ -250,7 +250,7 @@ class Channel:
 
     @property
     def has_work(self) -> bool:
-        """Whether another round may help."""
+        """Whether there is anything to do in another round."""
         return (
             self.is_going or bool(self.inbox) or (self.live is not None and not self.live.is_idle)
         )
@@ -310,9 +310,9 @@ class Channel:
         stream = self.stream
         if stream is None or len(stream.states) < stream.next_token:
             return None
-        if (live.number, stream.read) == self._told_wait:
+        if (live.number, stream.read) == self._reported_wait:
             return None
-        self._told_wait = live.number, stream.read
+        self._reported_wait = live.number, stream.read
         moment, confidence = max(stream.states[stream.next_token - 1].items())
         latest = getattr(stream.knobs, "last", None)
         return Wait(

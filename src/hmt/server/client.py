@@ -6,9 +6,9 @@
         async for event in client.events():
             ...
 
-It needs nothing but `websockets`.  A lost connection is resumed by itself: what the server had not
-accepted is sent again, what it wrote meanwhile arrives once.  If the server is gone, another one is
-given the words whose sentences had not ended.
+It needs nothing but `websockets`. A lost connection is resumed automatically: messages that the
+server had not accepted are sent again, text that it wrote meanwhile arrives once. If the server is
+gone, another one gets the words whose sentences had not ended.
 """
 
 import asyncio
@@ -25,14 +25,14 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketExce
 
 Event = dict[str, Any]
 
-# Closes after which it is of no use to return.
+# Close codes after which reconnecting is useless.
 FINAL = {1000, 4400, 4401, 4403, 4404, 4409, 4413, 4500}
 LONGEST_WAIT = 15.0
-ANSWER_SECONDS = 20.0  # for the first message of a server that has let us in
+ANSWER_SECONDS = 20.0  # for the first message of a server that accepted the connection
 
 
 class RefusedError(Exception):
-    """The server says why it will not serve this client."""
+    """The server refused this client; the message says why."""
 
 
 class Client:
@@ -53,7 +53,7 @@ class Client:
         self._settings, self._attempts = settings or {}, attempts
         self._socket: ClientConnection | None = None
         self._sending = asyncio.Lock()  # messages must arrive in order
-        self._seq = self._sent = self._accepted = 0  # of the last message made, sent, accepted
+        self._seq = self._sent = self._accepted = 0  # of the last message created, sent, accepted
         self._messages: deque[Event] = deque()  # not accepted, or with words in `_said`
         self._said: deque[tuple[int, str]] = deque()  # words whose sentences have not ended
         self._begun = 0  # the message of the last word whose sentence has ended
@@ -76,23 +76,23 @@ class Client:
 
     @property
     def is_accepted(self) -> bool:
-        """Whether the server has taken all that was sent."""
+        """Whether the server has accepted everything that was sent."""
         return self._accepted >= self._seq
 
     # ---- what one can do
 
     async def say(self, text: str) -> None:
-        """Final, whole words."""
+        """Send words that are final and complete."""
         self._said.extend((self._seq + 1, word) for word in text.split())
         await self._keep("session.input_text.append", {}, text=text + " ")
 
     async def guess(self, text: str, utterance: int = 0, committed: int | None = None) -> None:
-        """A recogniser's whole current guess, of which the first `committed` words are final."""
+        """Send a recogniser's whole guess, of which the first `committed` words are final."""
         facts = {"text": text, "utterance": utterance, "committed": committed}
         await self._keep("session.input_text.hypothesis", facts)
 
     async def commit(self, reason: str = "pause") -> None:
-        """The sentence ends here."""
+        """End the sentence."""
         await self._keep("session.input_text.commit", {"reason": reason})
 
     async def set(self, **hmt: Any) -> None:
@@ -101,12 +101,12 @@ class Client:
         await self._send({"type": "session.update", "session": {"hmt": hmt}})
 
     async def close(self) -> None:
-        """Let the open sentence end; `events` ends with `session.closed`."""
+        """Finish the open sentence and close; `events` ends with `session.closed`."""
         self._is_closing = True
         await self._flush()
 
     async def events(self) -> AsyncIterator[Event]:
-        """What the server says, across lost connections, until the session is over."""
+        """The server's events, across lost connections, until the session is over."""
         while True:
             try:
                 assert self._socket is not None
@@ -126,7 +126,7 @@ class Client:
         token = self.session.get("hmt", {}).get("resume_token")
         query = {name: value for name, value in self._query.items() if value}
         if token:
-            query["resume"] = self.session["id"]  # by which a proxy finds the server that knows it
+            query["resume"] = self.session["id"]  # lets a proxy find the server that knows it
         self._socket = None  # nothing is sent before the session is resumed
         url = f"{self._url}?{urlencode(query)}"
         reason = "does not answer"
@@ -142,7 +142,7 @@ class Client:
             except (OSError, WebSocketException) as error:
                 if isinstance(error, InvalidStatus) and error.response.status_code < 500:
                     raise RefusedError(f"{self._url}: {error}.") from None
-                reason = f"cannot be used: {error or 'it says nothing'}"
+                reason = f"cannot be used: {error or 'no answer'}"
             wait = min(0.2 * 2**attempt, LONGEST_WAIT)
             await asyncio.sleep(wait * random.uniform(0.5, 1.0))
         raise ConnectionError(f"{self._url} {reason}.")
@@ -166,7 +166,7 @@ class Client:
         await self._flush()
 
     def _resume(self, token: str) -> Event:
-        """What another server needs besides the messages that it will be sent again."""
+        """What another server needs besides the messages that are sent again."""
         seq = self._said[0][0] if self._said else self._accepted + 1
         words = [word for number, word in self._said if number == seq == self._begun]
         return {
@@ -186,12 +186,12 @@ class Client:
         await self._flush()
 
     async def _flush(self) -> None:
-        """Send what was not sent over this connection."""
+        """Send what has not yet been sent over this connection."""
         async with self._sending:
             socket = self._socket
             for message in list(self._messages):
                 if self._socket is not socket:
-                    return  # another connection begins with what this one did not get through
+                    return  # the new connection sends what this one could not
                 seq = _seq(message)
                 if socket is not None and seq > self._sent:
                     self._sent = seq

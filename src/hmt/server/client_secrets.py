@@ -35,7 +35,7 @@ def _refused(code: str, message: str) -> Response:
 
 
 async def make(request: Request) -> Response:
-    """A secret that grants what the request's token grants, for ten minutes unless asked."""
+    """A secret that grants what the request's token grants, for ten minutes by default."""
     service, grant = service_of(request), grant_of(request)
     if grant is None or not grant.allows("translate"):
         return token_needed()
@@ -46,7 +46,7 @@ async def make(request: Request) -> Response:
     served = service.find(asked.session.model)
     if served is None:
         names = ", ".join(service.served)
-        return _refused("model_not_found", f"There is no such model; there is {names}.")
+        return _refused("model_not_found", f"There is no such model; available: {names}.")
     value, expires_at = service.tokens.shorten(grant, asked.expires_after.seconds)
     session = {
         "id": f"sess_{service.settings.name}_{secrets.token_hex(6)}",

@@ -1,8 +1,8 @@
 """The conductor: one thread that owns a model's engine and advances all channels together.
 
 Each round gives every channel its next word and computes one pass for all of them; words that
-arrive meanwhile join the next round.  So nobody waits for more than the round under way and their
-own, however much another client has sent.
+arrive meanwhile join the next round. So nobody waits for more than the current round and their own,
+however much another client has sent.
 """
 
 import logging
@@ -21,19 +21,19 @@ from hmt.systems.stream import Stream
 logger = logging.getLogger("hmt.server")
 
 FIRST_SLOTS = 16
-BATCH_SHARE = 3  # live channels for each one of a batch in the same round
+BATCH_SHARE = 3  # live channels per batch channel in the same round
 BATCH_ALONE = 16
-WINDOW_SECONDS = 10.0  # of the delays that decide on admission
+WINDOW_SECONDS = 10.0  # of delays that admission is decided by
 TIDY_SECONDS = 5.0
-MANY = 30  # channels from which waiting for company pays
-MOST_FAILURES = 3  # of the thread in a row, after which it gives up
-LONG = 256  # rows of a slot that are worth giving back
+MANY = 30  # channels from which pausing to gather more words pays
+MOST_FAILURES = 3  # in a row, after which the thread gives up
+LONG = 256  # rows per slot from which freeing memory is worthwhile
 
 Batch = list[tuple[Channel, list[Output]]]
 
 
 class Observer:
-    """What is measured of rounds; the metrics of a server are one."""
+    """Receives measurements of rounds, as the metrics of a server do."""
 
     def round(self, seconds: float, streams: int) -> None:
         """A round is over."""
@@ -74,7 +74,7 @@ class Conductor:
     # ---- called by the event loop
 
     def start(self) -> None:
-        """Warm up and begin."""
+        """Warm up and start the thread."""
         session = self.model.session()
         session.push("1 2 3 4 5 6 7 8")
         session.finish()
@@ -89,7 +89,7 @@ class Conductor:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the thread runs."""
+        """Whether the thread is running."""
         return self._thread.is_alive()
 
     def open(
@@ -115,12 +115,12 @@ class Conductor:
         )
 
     def close(self, channel: Channel) -> None:
-        """Give a channel up; its open sentence is dropped."""
+        """Close a channel; its open sentence is dropped."""
         channel.inbox.clear()
         channel.put([Leave()])
 
     def delay(self, quantile: float = 0.95) -> float:
-        """How long words of the last seconds waited, in seconds."""
+        """How long recent words waited, in seconds."""
         horizon = time.monotonic() - WINDOW_SECONDS
         delays = sorted(delay for at, delay in list(self._delays) if at >= horizon)
         return delays[int(len(delays) * quantile)] if delays else 0.0
@@ -140,7 +140,7 @@ class Conductor:
             except Exception:
                 failures += 1
                 if failures > MOST_FAILURES:
-                    raise  # and the server is neither ready nor alive any more
+                    raise  # after this the server is neither ready nor live
                 logger.exception("The engine failed; all open sentences are read again.")
                 self.observer.fault()
                 batch: Batch = []
@@ -157,14 +157,14 @@ class Conductor:
         batch: Batch = []
         try:
             self._step(batch)
-        finally:  # what was written stays written
+        finally:  # text already written must be delivered
             if batch:
                 self._deliver(batch)
         if time.monotonic() - self._tidied_at > TIDY_SECONDS:
             self._tidy()
 
     def _step(self, batch: Batch) -> None:
-        """One round: a word for everybody, a pass for all, and what came of it."""
+        """One round: give everybody a word, compute one pass for all, collect the output."""
         start = time.monotonic()
         while self._arrivals:
             channel = self._arrivals.popleft()
@@ -184,11 +184,11 @@ class Conductor:
                 self._delays.popleft()
 
     def _chosen(self) -> list[Channel]:
-        """Everybody live, and of the others as many as do not make them wait."""
+        """All live channels, and as many others as do not slow them down."""
         live = [channel for channel in self._due if channel.is_live]
         room = max(1, len(live) // BATCH_SHARE) if live else BATCH_ALONE
         others = list(islice((c for c in self._due if not c.is_live), room))
-        for channel in others:  # to the end of the line
+        for channel in others:  # to the end of the queue
             del self._due[channel]
             self._due[channel] = None
         return live + others
@@ -235,7 +235,7 @@ class Conductor:
                 batch.append((channel, outputs))
 
     def _recover(self, batch: Batch) -> None:
-        """Read all open sentences again in a new engine; who fails alone is the one at fault."""
+        """Read all open sentences again in a new engine; a channel that fails again is at fault."""
         self.engine = self.model.engine(self.engine.slots)
         for channel in list(self._channels):
             if channel.live is None:
@@ -243,19 +243,19 @@ class Conductor:
             self._due[channel] = None
             try:
                 if not channel.live.rebuild(self.engine):
-                    raise UserError("The sentence came out otherwise.")
+                    raise UserError("The sentence came out differently.")
             except Exception:
                 self._fail(channel, batch)
 
     def _fail(self, channel: Channel, batch: Batch) -> None:
-        """End one channel; the others do not notice."""
+        """End one channel without affecting the others."""
         logger.exception("A stream failed; its session ends.")
         live = channel.live
         if live is not None and channel.stream and channel.stream.slot in self.engine.free:
             live.sentence = None
         try:
             channel.leave()
-        except Exception:  # its slot is found again by the next tidying
+        except Exception:  # the next tidying recovers its slot
             logger.exception("A failed stream could not be closed.")
         self._forget(channel)
         batch.append((channel, [Failed("The translation failed.")]))
@@ -274,7 +274,7 @@ class Conductor:
         self.engine.resize(2 * self.engine.slots, self._open_streams())
 
     def _tidy(self) -> None:
-        """Give memory back that nobody uses any more."""
+        """Free memory that is no longer used."""
         self._tidied_at = time.monotonic()
         streams, engine = self._open_streams(), self.engine
         slots = FIRST_SLOTS

@@ -1,6 +1,6 @@
-"""From what rounds wrote to what clients read: deltas, ends of sentences, whole words."""
+"""From the output of rounds to client events: deltas, ends of sentences, whole words."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from hmt.server.channels import Sentence, Text, Wait
 from hmt.server.replies import (
@@ -14,29 +14,7 @@ from hmt.server.replies import (
     rounded,
 )
 from hmt.streaming.events import Written
-
-
-class WholeWords:
-    """Holds back what may still grow by a piece."""
-
-    def __init__(self) -> None:
-        self._held: list[Written] = []
-
-    def push(self, events: Iterable[Written]) -> list[Written]:
-        """The events whose words are complete."""
-        released: list[Written] = []
-        for event in events:
-            if event.text.startswith(" "):
-                released += self.rest()
-            self._held.append(event)
-            if event.is_whole:
-                released += self.rest()
-        return released
-
-    def rest(self) -> list[Written]:
-        """At the end of a sentence every word is complete."""
-        held, self._held = self._held, []
-        return held
+from hmt.streaming.whole_words import WordGate
 
 
 class Wording:
@@ -46,24 +24,24 @@ class Wording:
         self, started: float, sentence: int = 0, offset: int = 0, shown_words: int = 0
     ) -> None:
         self._started = started
-        self._first = sentence  # number of the channel's sentence 0
+        self._first = sentence  # session-wide number of the channel's sentence 0
         self.offset = offset  # characters of translation so far
         self.words = 0
         self.sentences = 0
         self._word = shown_words  # of the open sentence
-        self._gate = WholeWords()
+        self._gate = WordGate()
 
     def elapsed_ms(self, now: float) -> int:
         """Milliseconds since the session began."""
         return max(0, round(1000 * (now - self._started)))
 
     def text(self, text: Text, by_word: bool, has_detail: bool) -> list[Delta]:
-        """The delta of one round, if there is text for its reader."""
-        events = self._gate.push(text.events) if by_word else [*self._gate.rest(), *text.events]
+        """The delta of one round, if there is text to show."""
+        events = self._gate.release(text.events) if by_word else [*self._gate.rest(), *text.events]
         return [self._delta(events, text, has_detail)] if events else []
 
     def sentence(self, sentence: Sentence, has_detail: bool) -> list[Delta | Done]:
-        """The end of a sentence, after what was held back of it."""
+        """The end of a sentence, preceded by what was held back of it."""
         out: list[Delta | Done] = []
         ended = sentence.ended
         if held := self._gate.rest():
@@ -116,7 +94,7 @@ class Wording:
         return Delta(delta=joined, elapsed_ms=self.elapsed_ms(text.now), hmt=facts)
 
     def _words(self, events: Sequence[Written]) -> list[WordFacts]:
-        """The words of a delta; the first may be the rest of a word of the delta before."""
+        """The words of a delta; the first may complete a word of the previous delta."""
         words: list[WordFacts] = []
         for event in events:
             starts = self._word == 0 or event.text.startswith(" ")

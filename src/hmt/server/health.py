@@ -1,4 +1,4 @@
-"""Whether the server lives, whether it is ready, and which models it has."""
+"""Liveness, readiness, metrics, and the list of models."""
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
@@ -8,7 +8,7 @@ from hmt.server.models import Served
 
 
 async def live(request: Request) -> Response:
-    """The process answers and its engines run; 503 if it is best started again."""
+    """Whether the process answers and its engines run; 503 if it should be restarted."""
     stopped = service_of(request).stopped_engines()
     if stopped:
         return PlainTextResponse(f"The engine of {', '.join(stopped)} has stopped.\n", 503)
@@ -16,13 +16,13 @@ async def live(request: Request) -> Response:
 
 
 async def ready(request: Request) -> Response:
-    """Whether to send new clients here; 503 with one line that says why not."""
+    """Whether to send new clients here; 503 with a one-line reason if not."""
     reason = service_of(request).why_not_ready()
     return PlainTextResponse(f"{reason or 'ready'}\n", 200 if reason is None else 503)
 
 
 async def health(request: Request) -> Response:
-    """As LibreTranslate answers."""
+    """LibreTranslate's health check."""
     reason = service_of(request).why_not_ready()
     if reason is None:
         return JSONResponse({"status": "ok"})
@@ -30,7 +30,7 @@ async def health(request: Request) -> Response:
 
 
 async def models(request: Request) -> Response:
-    """The list of models, in OpenAI's shape, with our facts."""
+    """The list of models, in OpenAI's format, with our additions."""
     service = service_of(request)
     if grant_of(request) is None:
         return token_needed()
@@ -55,7 +55,7 @@ def _described(served: Served) -> dict[str, object]:
 
 
 async def metrics(request: Request) -> Response:
-    """Prometheus' figures, for tokens that grant them."""
+    """Prometheus metrics, for tokens that grant them."""
     grant = grant_of(request)
     if grant is None or not grant.allows("metrics"):
         return PlainTextResponse("A token that grants metrics is needed.\n", 403)

@@ -8,7 +8,8 @@ from hmt.server.messages import Append, Guess, InvalidError, shortened
 from hmt.server.settings import Limits
 from hmt.streaming.hypotheses import Hypotheses
 
-# Marks that change the direction of text around them: shown to others, they could disguise it.
+# Marks that change the direction of text around them: shown to others, they could disguise what it
+# says.
 BIDI = re.compile("[\u200e\u200f\u061c\u202a-\u202e\u2066-\u2069]")
 
 
@@ -25,22 +26,20 @@ class Hearing:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._partial = ""  # a word that whitespace has not completed
+        self._partial = ""  # a word not yet completed by whitespace
         self._hypotheses = Hypotheses()
         self._utterance: int | None = None
         self.mode: str | None = None
 
     @property
     def tentative(self) -> str:
-        """What was guessed and may still change."""
+        """Guessed words that may still change."""
         return " ".join(self._hypotheses.tail)
 
     def append(self, event: Append) -> list[str]:
         """The words that an event completes."""
         if (event.text is None) == (event.words is None):
-            raise InvalidError(
-                "invalid_event", "Give either `text` or `words`, one of the two.", "text"
-            )
+            raise InvalidError("invalid_event", "Give either `text` or `words`, not both.", "text")
         if event.words is not None:
             words = [*self.rest(), *(w for word in event.words for w in clean(word).split())]
             return self._checked(words)
@@ -54,7 +53,7 @@ class Hearing:
         return words
 
     def guess(self, event: Guess) -> tuple[list[str], int]:
-        """The words that a guess makes final, and how many final ones it contradicts."""
+        """The words that a guess makes final, and how many final words it contradicts."""
         words: list[str] = []
         if event.utterance != self._utterance:
             words, self._utterance = self._hypotheses.commit(), event.utterance
@@ -68,12 +67,12 @@ class Hearing:
         return [*self.rest(), *self._hypotheses.commit()]
 
     def rest(self) -> list[str]:
-        """The word that was begun, now taken as whole."""
+        """The unfinished word, now taken as complete."""
         words, self._partial = [self._partial] if self._partial else [], ""
         return words
 
     def clear(self) -> None:
-        """Forget what is not final."""
+        """Discard everything that is not final."""
         self.rest()
         self._hypotheses.commit()
 
@@ -99,5 +98,7 @@ class Hearing:
     def _too_long(self, word: str) -> InvalidError:
         most = self._limits.word_characters
         return InvalidError(
-            "limit", f"`{shortened(word)}` has more than {most} characters for one word.", "text"
+            "limit",
+            f"`{shortened(word)}` has more than {most} characters; send shorter words.",
+            "text",
         )

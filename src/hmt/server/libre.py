@@ -39,7 +39,7 @@ class Asked(msgspec.Struct):
 
 
 class RefusedError(Exception):
-    """A request that is answered with `{"error": ...}`."""
+    """A refused request, answered with `{"error": ...}`."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -47,7 +47,7 @@ class RefusedError(Exception):
 
 
 class Lines:
-    """One line of text on its way through the engine, behind everybody who is live."""
+    """One line of text on its way through the engine, with lower priority than live sessions."""
 
     def __init__(self, served: Served, knobs: object, line: str) -> None:
         self._done = asyncio.Event()
@@ -65,7 +65,7 @@ class Lines:
         self.channel.put([End(events.FINISH, "finish"), Mark("end")])
 
     async def wait(self) -> str:
-        """The translation."""
+        """Wait for the translation."""
         try:
             await asyncio.wait_for(self._done.wait(), TIMEOUT_SECONDS)
         except TimeoutError:
@@ -91,7 +91,7 @@ class Lines:
 
 
 async def _asked(request: Request) -> Asked:
-    """The body, JSON or form, as clients of all ages send it."""
+    """The body, JSON or form, as old and new clients send it."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     try:
         if kind in ("application/x-www-form-urlencoded", "multipart/form-data"):
@@ -108,7 +108,7 @@ async def _asked(request: Request) -> Asked:
 
 
 def _served(service: Service, source: str, target: str | None) -> tuple[Served, bool]:
-    """The model for a pair of languages, and whether the source was to be detected."""
+    """The model for a language pair, and whether the source was to be detected."""
     models = list(service.served.values())
     is_auto = source == "auto"
     if is_auto:
@@ -117,16 +117,16 @@ def _served(service: Service, source: str, target: str | None) -> tuple[Served, 
             known = ", ".join(sources)
             raise RefusedError(400, f"source cannot be detected here; it is one of {known}.")
         source = sources[0]
-    wanted = short_code(target) if target else short_code(models[0].target)
+    code = short_code(target) if target else short_code(models[0].target)
     for model in models:
-        if short_code(model.source) == short_code(source) and short_code(model.target) == wanted:
+        if short_code(model.source) == short_code(source) and short_code(model.target) == code:
             return model, is_auto
     pairs = ", ".join(f"{m.source} to {m.target}" for m in models)
-    raise RefusedError(400, f"{source[:20]} to {wanted[:20]} is not supported; there is {pairs}.")
+    raise RefusedError(400, f"{source[:20]} to {code[:20]} is not supported; available: {pairs}.")
 
 
 def _check(request: Request, asked: Asked) -> list[str]:
-    """The texts of a request that may be answered."""
+    """The texts of a request, after all checks."""
     service = service_of(request)
     grant = grant_of(request, asked.api_key)
     if grant is None or not grant.allows("translate"):
@@ -137,7 +137,7 @@ def _check(request: Request, asked: Asked) -> list[str]:
         raise RefusedError(400, "Invalid request: missing q parameter.")
     texts = [asked.q] if isinstance(asked.q, str) else asked.q
     most = service.limits.translate_characters
-    length = sum(map(len, texts)) + len(texts) - 1  # empty ones are work, too
+    length = sum(map(len, texts)) + len(texts) - 1  # empty ones cost work, too
     if length > most:
         raise RefusedError(400, f"The text has {length} characters; at most {most} are allowed.")
     return texts
@@ -178,7 +178,7 @@ async def translate(request: Request) -> Response:
 
 
 async def _translated(served: Served, knobs: object, text: str) -> str:
-    """A text of several lines; blank lines stay."""
+    """Translate a text of several lines; blank lines stay."""
     lines = text.split("\n")
     found: list[str] = []
     for at in range(0, len(lines), TOGETHER):
@@ -217,7 +217,7 @@ async def languages(request: Request) -> Response:
 
 
 async def detect(request: Request) -> Response:
-    """POST /detect: no detector is shipped, so the one language with confidence 0, not measured."""
+    """POST /detect: there is no detector, so the only language, with confidence 0."""
     try:
         asked = await _asked(request)
         _check(request, asked)
@@ -249,7 +249,7 @@ async def settings(request: Request) -> Response:
 
 
 def routes() -> list[Route]:
-    """Its paths."""
+    """LibreTranslate's routes."""
     return [
         Route("/translate", translate, methods=["POST"]),
         Route("/languages", languages, methods=["GET", "POST"]),

@@ -1,4 +1,4 @@
-"""How much a client may do: a bucket that refills, and counts by address."""
+"""Rate limits: a token bucket, and counts by address."""
 
 import time
 from collections import Counter, deque
@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 
 class Bucket:
-    """So many at once, and so many per second after that."""
+    """A token bucket: `burst` at once, then `per_second`."""
 
     def __init__(
         self, per_second: float, burst: float, clock: Callable[[], float] = time.monotonic
@@ -15,7 +15,7 @@ class Bucket:
         self._level, self._at = burst, clock()
 
     def take(self, amount: float) -> float:
-        """Take out this much; the seconds to wait before it is there."""
+        """Take this much; return the seconds to wait until it is available."""
         now = self._clock()
         self._level = min(self._burst, self._level + (now - self._at) * self._rate) - amount
         self._at = now
@@ -44,21 +44,21 @@ class Visits:
 
 
 class Guests:
-    """How many of a kind come from each address."""
+    """Limits how many connections of a kind each address has open."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._counts: Counter[str] = Counter()
 
     def enter(self, address: str) -> bool:
-        """Whether one more may come in."""
+        """Count one more; False if there are too many already."""
         if self._counts[address] >= self._most:
             return False
         self._counts[address] += 1
         return True
 
     def leave(self, address: str) -> None:
-        """One of them has left."""
+        """Count one less."""
         self._counts[address] -= 1
         if self._counts[address] <= 0:
             del self._counts[address]

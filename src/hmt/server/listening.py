@@ -18,7 +18,7 @@ NO_STORE = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 
 class TurnedAwayError(Exception):
-    """A reader who may not come in."""
+    """A reader who is refused."""
 
     def __init__(self, status: int, close: int, message: str) -> None:
         super().__init__(message)
@@ -26,17 +26,17 @@ class TurnedAwayError(Exception):
 
 
 def _room(connection: HTTPConnection) -> Room:
-    """The room that a request asks for, if it may listen there."""
+    """The requested room, if the request may listen there."""
     service, name = service_of(connection), connection.path_params["room"]
-    # a link for listeners is meant to be shared: its token may stand in the address
+    # a link for listeners is meant to be shared: its token may be in the URL
     grant = grant_of(connection, connection.query_params.get("token"))
     if grant is None or not (grant.allows(f"listen:{name}") or grant.allows(f"speak:{name}")):
         raise TurnedAwayError(403, 4403, "A token that lets you listen in this room is needed.")
     room = service.rooms.find(name)
     if room is None and (connection.query_params.get("wait") or grant.allows(f"speak:{name}")):
-        room = service.rooms.make(name, to_speak=False)  # to wait for its speaker
+        room = service.rooms.make(name, to_speak=False)  # readers may wait for its speaker
     if room is None:
-        raise TurnedAwayError(404, 4404, "There is no such room.")
+        raise TurnedAwayError(404, 4404, "There is no such room; add wait=1 to wait for it.")
     if service.rooms.listeners >= service.limits.listeners:
         raise TurnedAwayError(503, 1013, "Too many listeners; try again in 20 s.")
     return room
@@ -91,7 +91,7 @@ async def socket(websocket: WebSocket) -> None:
     sending = asyncio.create_task(_send(websocket, room, kinds))
     try:
         while (await websocket.receive())["type"] != "websocket.disconnect":
-            pass  # a reader has nothing to say; but only who is read is seen to leave
+            pass  # readers send nothing, but only receiving shows that they have left
     finally:
         sending.cancel()
         await asyncio.wait([sending])
@@ -107,10 +107,10 @@ async def _send(websocket: WebSocket, room: Room, kinds: frozenset[str]) -> None
 
 
 async def captions(request: Request) -> Response:
-    """Everything written in a room so far; with `?follow=1` also what comes."""
+    """Everything written in a room so far; with `?follow=1` also what follows."""
     kind = request.path_params["kind"]
     if kind not in MEDIA:
-        return JSONResponse({"error": f"Captions come as {', '.join(MEDIA)}."}, 404)
+        return JSONResponse({"error": f"Captions are available as {', '.join(MEDIA)}."}, 404)
     try:
         room = _room(request)
     except TurnedAwayError as error:

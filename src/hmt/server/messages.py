@@ -1,4 +1,4 @@
-"""What clients send, typed, and the one place that decodes and encodes; replies.py has the answers.
+"""The typed messages of clients, and all decoding and encoding; replies.py has the server's.
 
 The event family is OpenAI's realtime translations; everything of ours is in one object, `hmt`.
 Unknown fields are ignored, so that clients written for either work unchanged.
@@ -18,7 +18,7 @@ Milliseconds = Annotated[float, Meta(ge=0, le=1e12)]
 
 
 class InvalidError(Exception):
-    """A message that cannot be taken; says what is wrong and what would be right."""
+    """A message that cannot be accepted; says what is wrong and what is allowed."""
 
     def __init__(self, code: str, message: str, param: str | None = None) -> None:
         super().__init__(message)
@@ -30,7 +30,7 @@ class InvalidError(Exception):
 
 
 class ClientEvent(Struct, tag_field="type"):
-    """What all events of a client have."""
+    """Fields of all client events."""
 
     event_id: str | None = None
 
@@ -52,7 +52,7 @@ class OutputChange(Struct):
 
 
 class Transcription(Struct):
-    """That what was heard is to be sent back; which model hears it is not ours to choose."""
+    """A request to echo the input; the transcription model that it names is ignored."""
 
     model: str = ""
 
@@ -67,14 +67,14 @@ class AudioChange(Struct):
 
 
 class SessionChange(Struct):
-    """The session as a client would have it."""
+    """The session settings that a client requests."""
 
     hmt: HmtChange | UnsetType = UNSET
     audio: AudioChange | UnsetType = UNSET
 
 
 class Update(ClientEvent, tag="session.update"):
-    """Change settings; what was not named stays."""
+    """Change settings; those not named stay."""
 
     session: SessionChange = msgspec.field(default_factory=SessionChange)
 
@@ -111,7 +111,7 @@ class CommitFacts(Struct):
 
 
 class Commit(ClientEvent, tag="session.input_text.commit"):
-    """The sentence ends here."""
+    """End the sentence."""
 
     hmt: CommitFacts = msgspec.field(default_factory=CommitFacts)
 
@@ -127,22 +127,22 @@ class Clear(ClientEvent, tag="session.input_text.clear"):
 
 
 class AppendAudio(ClientEvent, tag="session.input_audio_buffer.append"):
-    """Audio, which is refused in words."""
+    """Audio, which is refused with an explanation."""
 
 
 class ResumeFacts(Struct):
     token: str
     after: Count = 0  # the last `n` that arrived
     source_seq: Count | None = None
-    open_sentence: list[str] | None = None  # words of it, for a server that knows nothing of it
-    shown: str = ""  # what the client shows of the open sentence
+    open_sentence: list[str] | None = None  # its words, for a server that does not know the session
+    shown: str = ""  # what the client already shows of the open sentence
     sentence: Count = 0
     offset: Count = 0
     knobs: dict[str, Knob] | None = None
 
 
 class Resume(ClientEvent, tag="session.resume", kw_only=True):
-    """Go on with a session whose connection was lost; the first message."""
+    """Resume a session whose connection was lost; must be the first message."""
 
     hmt: ResumeFacts
 
@@ -170,17 +170,17 @@ class _Envelope(Struct):
 _envelope = msgspec.json.Decoder(_Envelope)
 
 
-# What msgspec raises for bytes that are no message; a RecursionError if they nest too deep.
+# What msgspec raises for invalid input; a RecursionError if it is nested too deeply.
 MALFORMED = (msgspec.MsgspecError, UnicodeEncodeError, UnicodeDecodeError, RecursionError)
 
 
 def shortened(text: str) -> str:
-    """A client's input as it may stand in an error."""
+    """A client's input, cut to be quoted in an error."""
     return text if len(text) <= SHOWN else text[: SHOWN - 1] + "…"
 
 
 def decode(data: str | bytes) -> AnyClientEvent:
-    """The event that a frame holds."""
+    """Decode the event in a frame."""
     try:
         return _client.decode(data)
     except MALFORMED as error:
@@ -188,12 +188,12 @@ def decode(data: str | bytes) -> AnyClientEvent:
 
 
 def _diagnosis(data: str | bytes, error: Exception) -> InvalidError:
-    """Why a frame is no event, with the client's own event id where it has one."""
+    """Why a frame is not an event, with the client's event id if it has one."""
     try:
         envelope = _envelope.decode(data)
     except MALFORMED:
         reason = shortened(str(error))
-        return InvalidError("invalid_json", f"This is no event in JSON: {reason}.")
+        return InvalidError("invalid_json", f"This is not an event in JSON: {reason}.")
     if envelope.type is None:
         found = InvalidError("missing_type", 'The event has no "type".', "type")
     elif envelope.type not in KNOWN:
@@ -206,7 +206,7 @@ def _diagnosis(data: str | bytes, error: Exception) -> InvalidError:
         reason, _, where = str(error).partition(" - at `")
         found = InvalidError(
             "invalid_event",
-            f"`{envelope.type}` is not as it should be: {shortened(reason)}.",
+            f"`{envelope.type}` is invalid: {shortened(reason)}.",
             where.rstrip("`").removeprefix("$.") or None,
         )
     found.event_id = envelope.event_id
@@ -214,17 +214,17 @@ def _diagnosis(data: str | bytes, error: Exception) -> InvalidError:
 
 
 def encode(message: Any) -> bytes:
-    """Any message as JSON."""
+    """Encode any message as JSON."""
     return _encoder.encode(message)
 
 
 def decode_server(data: str | bytes) -> AnyServerEvent:
-    """What a server sent, for clients and tests."""
+    """Decode what a server sent, for clients and tests."""
     return _server.decode(data)
 
 
 def decode_as(kind: type[T], data: bytes | str) -> T:
-    """JSON of one type, for the HTTP endpoints; says what is wrong with it."""
+    """Decode JSON of one type, for the HTTP endpoints; errors say what is wrong."""
     try:
         return msgspec.json.decode(data, type=kind)
     except MALFORMED as error:

@@ -1,4 +1,4 @@
-"""What Prometheus may know: counts and times; no addresses, no names, no text."""
+"""Metrics for Prometheus: counts and times only; no addresses, no names, no text."""
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
@@ -10,7 +10,7 @@ STREAMS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
 class Metrics:
-    """The figures of one server."""
+    """The metrics of one server."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -36,22 +36,22 @@ class Metrics:
             registry=own,
         )
         self.words = Counter("hmt_words", "Words taken and written.", ["side"], registry=own)
-        self.cuts = Counter("hmt_cuts", "Sentences by why they ended.", ["reason"], registry=own)
+        self.cuts = Counter("hmt_cuts", "Sentences by how they ended.", ["reason"], registry=own)
         self.rejected = Counter("hmt_rejected", "Refusals by reason.", ["reason"], registry=own)
         self.merged = Counter("hmt_merged", "Deltas merged for slow readers.", registry=own)
-        self.resumes = Counter("hmt_resumes", "Sessions taken up again.", ["how"], registry=own)
+        self.resumes = Counter("hmt_resumes", "Sessions resumed.", ["how"], registry=own)
         self.unwritten = Gauge(
             "hmt_caption_failures", "Writes of captions to disk that failed.", registry=own
         )
         self.faults = Counter("hmt_faults", "Rounds that failed.", registry=own)
 
     def text(self) -> bytes:
-        """All figures in Prometheus' format."""
+        """All metrics in Prometheus' format."""
         return generate_latest(self.registry)
 
 
 class RoundMetrics(Observer):
-    """What a conductor reports of its rounds."""
+    """Receives a conductor's measurements of its rounds."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics

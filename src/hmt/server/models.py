@@ -1,4 +1,4 @@
-"""A model that is served: its languages, its conductor, and which settings clients may choose."""
+"""A served model: its languages, its conductor, and the settings clients may choose."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
@@ -11,7 +11,7 @@ from hmt.server.conductor import Conductor
 from hmt.server.messages import InvalidError, shortened
 from hmt.server.replies import Knob
 
-PROBED = 100  # whole numbers that are tried to find the range of a setting
+PROBED = 100  # whole numbers tried to find the range of a setting
 NAMES = {
     "ar": "Arabic",
     "de": "German",
@@ -30,9 +30,9 @@ NAMES = {
     "zh": "Chinese",
 }
 MEANINGS = {
-    "lower": "source tokens to read before the first word; more is later and surer",
-    "states": "moments at which a word may be written; more waits longer where unsure",
-    "threshold": "confidence that suffices to write; more is later",
+    "lower": "source tokens to read before the first word; higher is later and more reliable",
+    "states": "moments at which a word may be written; higher waits longer when unsure",
+    "threshold": "confidence that suffices to write; higher is later",
     "attention": "which earlier states a state sees",
     "policy": "write when confident, or always at the last moment",
     "k": "source tokens to stay behind",
@@ -41,7 +41,7 @@ MEANINGS = {
 
 @dataclass(frozen=True)
 class Served:
-    """A model under the name by which clients ask for it."""
+    """A model under the name that clients use for it."""
 
     name: str
     model: Model
@@ -51,14 +51,15 @@ class Served:
     limits_knobs: bool = True
 
     def knobs(self, chosen: Mapping[str, Knob]) -> Any:
-        """Settings that a client may have; a refusal says what would be right."""
+        """Settings chosen by a client; errors name what is allowed."""
         system = self.model.system
         allowed = [field.name for field in fields(system.Knobs)]
         for name in chosen:
             if name not in allowed:
                 raise InvalidError(
                     "unknown_knob",
-                    f"`{shortened(name)}` is no knob of {self.name}; it has {', '.join(allowed)}.",
+                    f"`{shortened(name)}` is not a knob of {self.name}; it has "
+                    f"{', '.join(allowed)}.",
                     f"session.hmt.knobs.{shortened(name)}",
                 )
         try:
@@ -133,7 +134,7 @@ def _is_number(value: Knob) -> bool:
 
 
 def language_name(code: str) -> str:
-    """A language as people call it."""
+    """The name of a language."""
     return NAMES.get(code, code)
 
 

@@ -1,7 +1,7 @@
-"""What a session has to say: merged while its reader is slow, kept for a reader that comes back.
+"""Messages to a client: merged while it is slow, kept for when it reconnects.
 
-Text only grows, so that deltas nobody has read yet are one delta; nothing is ever dropped but what
-a later message of its kind replaces.
+Text only grows, so unread deltas can be merged into one; nothing is ever dropped except what a
+later message of its kind replaces.
 """
 
 import asyncio
@@ -9,8 +9,8 @@ from collections import deque
 
 from hmt.server.replies import Accepted, AnyServerEvent, Delta, Done, Heartbeat, InputDelta, Waiting
 
-KEPT = 256  # deltas and ends of sentences that a returning reader may ask for
-EVENT_BYTES = 300  # of an event besides its text, roughly
+KEPT = 256  # deltas and ends of sentences that a resuming client may request
+EVENT_BYTES = 300  # approximate size of an event without its text
 REPLACED = (Accepted, Heartbeat, Waiting)  # only the last one matters
 
 
@@ -22,12 +22,12 @@ class Outbox:
         self._pending: deque[AnyServerEvent] = deque()
         self._text: deque[Delta | Done] = deque(maxlen=KEPT)  # sent or not
         self._count = 0
-        self.n = 0  # of the last delta or end of a sentence
+        self.n = 0  # number of the last delta or end of a sentence
         self.merged = 0
         self.ready = asyncio.Event()
 
     def put(self, event: AnyServerEvent) -> None:
-        """Add a message, or merge it with one that was not taken yet."""
+        """Add a message, or merge it with one that was not sent yet."""
         if isinstance(event, Delta | Done):
             if isinstance(event, Delta) and self._merge(event):
                 return
@@ -57,7 +57,7 @@ class Outbox:
         return event
 
     def rewind(self, after: int) -> bool:
-        """Send everything after message `after` once more; False if some of it is forgotten."""
+        """Send everything after message `after` again; False if some of it is no longer kept."""
         others = [event for event in self._pending if not isinstance(event, Delta | Done)]
         text = [event for event in self._text if event.hmt.n > after]
         self._pending = deque([*others, *text])
@@ -68,16 +68,16 @@ class Outbox:
 
     @property
     def is_over(self) -> bool:
-        """Whether more waits than a client may leave waiting."""
+        """Whether more is unsent than a client may leave unread."""
         return self.waiting_bytes > self._most_bytes
 
     @property
     def waiting_bytes(self) -> int:
-        """Roughly what the messages not taken yet take up."""
+        """Approximate size of the unsent messages."""
         return sum(EVENT_BYTES + 4 * _length(event) for event in self._pending)
 
     def _merge(self, event: Delta) -> bool:
-        """Join text to the last delta of its sentence that was not taken yet."""
+        """Append the text to the last unsent delta of its sentence."""
         last = next((e for e in reversed(self._pending) if isinstance(e, Delta | Done)), None)
         if not isinstance(last, Delta) or last.hmt.sentence != event.hmt.sentence:
             return False

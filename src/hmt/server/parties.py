@@ -1,4 +1,4 @@
-"""Whom a session deals with: who carries its messages, and who reads along."""
+"""The interfaces a session needs: a connection for its messages, an audience that reads along."""
 
 from typing import Protocol
 
@@ -7,10 +7,10 @@ from hmt.streaming.events import Written
 
 
 class Connection(Protocol):
-    """Whoever carries a session's messages."""
+    """Carries a session's messages."""
 
     def close(self, code: int, reason: str) -> None:
-        """Close once everything was sent."""
+        """Close once everything has been sent."""
 
     def cut(self, code: int, reason: str) -> None:
         """Close at once and send nothing more."""

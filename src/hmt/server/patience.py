@@ -1,4 +1,4 @@
-"""How long the server waits for those who take their time: requests that never become whole."""
+"""Timeouts for slow clients: requests that never become complete."""
 
 import asyncio
 import time
@@ -7,12 +7,12 @@ from typing import Any
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-HEAD_SECONDS = 10.0  # from a connection, or the answer before, to the end of a request's headers
-BODY_SECONDS = 20.0  # for a whole body, of which 64 kB are the most
+HEAD_SECONDS = 10.0  # from connecting, or the previous response, to the end of a request's headers
+BODY_SECONDS = 20.0  # for a whole body, which is at most 64 kB
 
 
 class WholeBodies:
-    """Answers 408 to a request whose body does not come."""
+    """Answers 408 to a request whose body does not arrive."""
 
     def __init__(self, app: ASGIApp, seconds: float = BODY_SECONDS) -> None:
         self._app, self._seconds = app, seconds
@@ -25,13 +25,13 @@ class WholeBodies:
 
         async def receive_in_time() -> Message:
             nonlocal is_whole
-            if is_whole:  # what comes now is that the client has left, whenever it likes
+            if is_whole:  # all that can come now is the disconnect, at any time
                 return await receive()
             try:
                 async with asyncio.timeout_at(end):
                     message = await receive()
             except TimeoutError:
-                raise HTTPException(408, "The body of the request did not come.") from None
+                raise HTTPException(408, "The body of the request did not arrive.") from None
             is_whole = not message.get("more_body", False)
             return message
 
@@ -39,17 +39,17 @@ class WholeBodies:
 
 
 class Doorkeeper:
-    """Hangs up on connections that ask for nothing: they cost a file each, and files run out."""
+    """Closes connections without a request: each costs a file descriptor, and those run out."""
 
     def __init__(self, seconds: float = HEAD_SECONDS) -> None:
         self._seconds = seconds
         self._since: dict[Any, float] = {}
 
     def look(self, connections: set[Any]) -> None:
-        """Close whoever has had no request under way for too long.
+        """Close connections that have had no request in progress for too long.
 
-        uvicorn itself ends connections between two requests, but waits for ever for the first one,
-        and for one of which a byte arrives now and then.
+        uvicorn itself closes connections between two requests, but waits forever for the first one,
+        and for one that trickles in byte by byte.
         """
         now = time.monotonic()
         idle = {connection for connection in connections if _is_idle(connection)}
@@ -60,7 +60,7 @@ class Doorkeeper:
 
 
 def _is_idle(connection: Any) -> bool:
-    """Whether a connection of uvicorn speaks HTTP and has no request under way."""
+    """Whether a connection of uvicorn speaks HTTP and has no request in progress."""
     if not hasattr(connection, "cycle"):  # a WebSocket
         return False
     return connection.cycle is None or connection.cycle.response_complete

@@ -31,7 +31,7 @@ class Preferences:
         return self.sentences == "auto"
 
     def changed(self, session: SessionChange) -> "Preferences":
-        """With what a client changes, in our words or OpenAI's; says what would be right."""
+        """Apply a client's changes, in our format or OpenAI's; errors name what is allowed."""
         change, audio = session.hmt, session.audio
         heard = UNSET if audio is UNSET or audio.input is UNSET else audio.input.transcription
         asked = self if heard is UNSET else replace(self, echo=heard is not None)

@@ -1,4 +1,4 @@
-"""WebSocket /v1/realtime/translations: text in, text that only grows out."""
+"""WebSocket /v1/realtime/translations: text in, append-only text out."""
 
 import asyncio
 import contextlib
@@ -19,13 +19,13 @@ from hmt.server.sessions import Session
 logger = logging.getLogger("hmt.server")
 
 PROTOCOLS = ("hmt.v1", "realtime")
-MALFORMED = 3  # messages in a row after which a client is not understood
+MALFORMED = 3  # messages in a row after which a client is disconnected
 FIRST_SECONDS = 10.0  # for the first message of a client that resumes
-RETURN_SECONDS = 5  # until a speaker who lost a connection tries again
+RETURN_SECONDS = 5  # until a speaker who lost the connection should try again
 
 
 class RefusedError(Exception):
-    """A connection that is closed at once, with a code of its own."""
+    """A refused connection, closed at once with its own code."""
 
     def __init__(self, close: int, code: str, message: str, retry_after: int | None = None) -> None:
         super().__init__(message)
@@ -48,7 +48,7 @@ async def realtime(websocket: WebSocket) -> None:
         await websocket.accept(next((p for p in PROTOCOLS if p in offered), None))
         if not has_entered:
             most = service.limits.per_address
-            message = f"There are {most} sessions of this address already."
+            message = f"There are already {most} sessions from this address."
             raise RefusedError(4429, "rate", message, RETRY_SECONDS)
         await Line(websocket, service).run()
     except RefusedError as error:
@@ -69,7 +69,7 @@ async def _refuse(websocket: WebSocket, error: RefusedError) -> None:
 
 
 class Line:
-    """One WebSocket and the session that it carries at the moment."""
+    """One WebSocket and the session that it currently carries."""
 
     def __init__(self, websocket: WebSocket, service: Service) -> None:
         self._websocket, self._service = websocket, service
@@ -97,14 +97,14 @@ class Line:
             await self._end(code)
 
     def close(self, code: int, reason: str) -> None:
-        """Close once everything was sent."""
+        """Close once everything has been sent."""
         if self._closing is None:
             self._closing = code, reason
         if self._session is not None:
             self._session.outbox.ready.set()
 
     def cut(self, code: int, reason: str) -> None:
-        """Close at once: what is left to send belongs to another connection now."""
+        """Close at once: unsent messages now belong to another connection."""
         self._closing = code, reason
         if self._writer is not None:
             self._writer.cancel()
@@ -118,7 +118,7 @@ class Line:
     # ---- the beginning
 
     def _check(self) -> None:
-        """May this client come in?"""
+        """Refuse clients that may not connect."""
         if not has_good_origin(self._websocket):
             raise RefusedError(4403, "origin", "Pages of this origin may not use this server.")
         grant = grant_of(self._websocket)
@@ -127,7 +127,9 @@ class Line:
         name = self._websocket.query_params.get("room")
         scope = "translate" if name is None else f"speak:{name}"
         if not grant.allows(scope):
-            raise RefusedError(4403, "scope", f"This token does not grant {scope}.")
+            raise RefusedError(
+                4403, "scope", f"This token does not grant {scope}; use one that does."
+            )
         if name is not None:
             self._room = self._service.rooms.make(name)
             if self._room is None:
@@ -139,23 +141,23 @@ class Line:
         if served is None:
             names = ", ".join(self._service.served)
             raise RefusedError(
-                4404, "model_not_found", f"There is no such model; there is {names}."
+                4404, "model_not_found", f"There is no such model; available: {names}."
             )
         try:
             session = self._service.open(served, self._room.name if self._room else None)
         except BusyError as error:
             raise RefusedError(1013, error.code, str(error), error.retry_after) from None
-        if self._room is not None:  # it may have been given up while its speaker hesitated
+        if self._room is not None:  # it may have been closed before its speaker resumed
             self._room = self._service.rooms.make(self._room.name) or self._room
         if self._room is not None and not self._service.rooms.enter(session, self._room):
             self._service.discard(session)
             message = f"Somebody already speaks {served.target} in this room."
-            # who resumes may be that somebody, over a connection that nobody knows to be dead yet
+            # that somebody may be this client, whose old connection is not yet known to be dead
             wait = RETURN_SECONDS if "resume" in self._websocket.query_params else None
             raise RefusedError(4403, "room_taken", message, wait)
         if self._room is not None:
             grant = grant_of(self._websocket)
-            assert grant is not None  # or it would not have come in
+            assert grant is not None  # checked before
             session.room_token = self._service.tokens.invite(grant, self._room.name)
         return session
 
@@ -166,7 +168,7 @@ class Line:
     # ---- reading
 
     async def _read(self) -> int:
-        """Take messages until the client is gone; the code with which it left."""
+        """Take messages until the client disconnects; return its close code."""
         is_first = True
         while True:
             data = await self._receive()
@@ -174,7 +176,7 @@ class Line:
                 return data
             await asyncio.sleep(self._bucket.take(1))
             if self._closing is not None:
-                continue  # what a client still sends after the end
+                continue  # sent by the client after the end: ignored
             assert self._session is not None
             try:
                 event = decode(_text(data))
@@ -203,7 +205,7 @@ class Line:
             self._session.stop(4400, "malformed")
 
     async def _receive(self) -> str | bytes | int:
-        """The next frame, or the code with which the client left."""
+        """The next frame, or the client's close code."""
         message = await self._websocket.receive()
         if message["type"] == "websocket.disconnect":
             return int(message.get("code") or 1005)
@@ -216,7 +218,7 @@ class Line:
     # ---- resuming
 
     async def _resume_first(self) -> None:
-        """A client that says so resumes before it has a session."""
+        """Resume before a session is created, for clients that announce it."""
         try:
             data = await asyncio.wait_for(self._receive(), FIRST_SECONDS)
             event = None if isinstance(data, int) else decode(_text(data))
@@ -227,7 +229,7 @@ class Line:
         await self._resume(event)
 
     async def _resume(self, event: Resume) -> None:
-        """Go on with a session of this process, or rebuild one of another."""
+        """Resume a session of this process, or rebuild one of another."""
         fresh, known = self._session, self._service.known(event.hmt.token)
         if known is not None:
             await self._leave_fresh(fresh)
@@ -236,7 +238,9 @@ class Line:
             self._begin(known)
             return
         if event.hmt.open_sentence is None:
-            raise RefusedError(4404, "session_not_found", "This session is not known any more.")
+            raise RefusedError(
+                4404, "session_not_found", "This session is no longer known; start a new one."
+            )
         session = fresh or self._new_session()
         try:
             session.rebuild(event.hmt)
@@ -258,7 +262,7 @@ class Line:
     # ---- writing
 
     async def _write(self, session: Session) -> None:
-        """Send what the session has to say; only one message is ever on its way."""
+        """Send the session's messages, one at a time."""
         outbox = session.outbox
         try:
             while True:
@@ -276,8 +280,8 @@ class Line:
             pass  # the reader notices as well
 
     async def _send(self, text: str) -> None:
-        # Not `wait_for`: before Python 3.12 it forgets that it was cancelled if the message has
-        # just gone, and this writer would go on to take what belongs to a newer connection.
+        # Not `wait_for`: before Python 3.12 it loses a cancellation if the message has just been
+        # sent, and this writer would continue and take messages that belong to a newer connection.
         async with asyncio.timeout(self._service.limits.stall_seconds):
             await self._websocket.send_text(text)
 

@@ -1,7 +1,7 @@
-"""A sentence that is read again because the process that knew it is gone.
+"""Rebuilding a sentence whose process is gone, by reading it again.
 
-Decoding is greedy and independent of the other streams: the same words become the same text.  What
-the client shows already is written again and not sent again.
+Decoding is greedy and independent of the other streams: the same words become the same text. What
+the client already shows is written again but not sent again.
 """
 
 from dataclasses import replace
@@ -10,7 +10,7 @@ from hmt.server.channels import Text
 
 
 class Rebuilt:
-    """Holds text back until it is more than the client shows, or something else."""
+    """Holds text back until it goes beyond what the client shows, or differs from it."""
 
     def __init__(self, shown: str) -> None:
         self._shown = shown
@@ -33,7 +33,7 @@ class Rebuilt:
         return self._text.startswith(self._shown)
 
     def rest(self) -> list[Text]:
-        """The text behind what the client shows, or all of it if that is something else."""
+        """The text after what the client shows, or all of it if they differ."""
         skipped = len(self._shown) if self.continues else 0
         parts = []
         for part in self.held:

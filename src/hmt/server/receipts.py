@@ -1,4 +1,4 @@
-"""Which messages of a client were taken, and telling it so, but not too often."""
+"""Acknowledges the messages of a client, but not too often."""
 
 import asyncio
 import time
@@ -8,7 +8,7 @@ INTERVAL_SECONDS = 0.1
 
 
 class Receipts:
-    """The number of the last message that was taken."""
+    """Tracks the number of the last accepted message."""
 
     def __init__(self, send: Callable[[], None]) -> None:
         self._send = send
@@ -17,11 +17,11 @@ class Receipts:
         self._timer: asyncio.TimerHandle | None = None
 
     def is_new(self, seq: int | None) -> bool:
-        """Whether a message was not taken before: after a lost connection clients repeat some."""
+        """Whether a message is new: after a lost connection clients repeat some."""
         return seq is None or self.seq is None or seq > self.seq
 
     def take(self, seq: int | None) -> None:
-        """A message was taken; its receipt is sent now or with the next ones."""
+        """Accept a message; its receipt is sent now or with later ones."""
         if seq is not None and self.is_new(seq):
             self.seq = seq
         if self._timer is not None:
@@ -33,7 +33,7 @@ class Receipts:
             self._timer = asyncio.get_running_loop().call_later(wait, self._now)
 
     def close(self) -> None:
-        """Send no more."""
+        """Send no more receipts."""
         if self._timer is not None:
             self._timer.cancel()
 

@@ -1,4 +1,4 @@
-"""What a server sends, typed: the event family of OpenAI's realtime translations and our `hmt`."""
+"""The typed messages of a server: OpenAI's realtime translation events and our `hmt`."""
 
 import math
 
@@ -13,7 +13,7 @@ Knob = int | float | str | bool | None
 
 
 class ServerEvent(Struct, tag_field="type", kw_only=True):
-    """What all events of a server have."""
+    """Fields of all server events."""
 
     event_id: str = ""
 
@@ -34,7 +34,7 @@ class SessionFacts(Struct, kw_only=True):
     started_at: float  # UTC of elapsed_ms = 0, seconds since 1970
     limits: dict[str, int]
     room: str | None = None
-    room_token: str | None = None  # for links to the room, where tokens are needed
+    room_token: str | None = None  # for links to the room, if tokens are required
 
 
 class SessionObject(Struct, kw_only=True):
@@ -63,7 +63,7 @@ class Updated(ServerEvent, tag="session.updated"):
 
 class ResumedFacts(Struct):
     how: str  # "kept" or "rebuilt"
-    seq: int | None  # the last one that was taken
+    seq: int | None  # the last accepted one
 
 
 class Resumed(ServerEvent, tag="session.resumed"):
@@ -73,7 +73,7 @@ class Resumed(ServerEvent, tag="session.resumed"):
 
 class AcceptedFacts(Struct):
     seq: int | None
-    words: int  # taken since the session began
+    words: int  # accepted since the session began
     queued: int
     tentative: str
 

@@ -1,7 +1,7 @@
 """Rooms: one speaker, one translation, any number of readers.
 
-A reader is a cursor into the room's events and owns nothing else, so that a slow one costs nobody
-anything: whoever falls behind what is kept is given a snapshot.
+A reader is only a cursor into the room's events, so that a slow one costs nothing: a reader who
+falls behind the kept events gets a snapshot.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ class RoomDelta(Struct):
     sentence: int
     delta: str
     elapsed_ms: int
-    offset: int = 0  # characters of the sentence before it: a reader may have seen it elsewhere
+    offset: int = 0  # characters of the sentence before it: readers may know it from another host
 
 
 class RoomSentence(Struct):
@@ -62,17 +62,17 @@ class RoomState(Struct):
 
 
 class Shown(Struct):
-    """The end of a track's text."""
+    """The most recent text of a track."""
 
     sentences: list[str]
     open: str
-    sentence: int = 0  # the number of the open one
+    sentence: int = 0  # number of the open one
 
 
 class Snapshot(Struct):
     room: str
     state: str
-    gap: bool  # something was missed
+    gap: bool  # the reader has missed something
     tracks: dict[str, Shown]
 
 
@@ -116,7 +116,7 @@ class Track:
         self._publish_cues(cues)
 
     def begins_again(self, sentence: int) -> None:
-        """The open sentence is read again: it is known only elsewhere, or no longer."""
+        """The open sentence is read again: this process does not know it."""
         self.transcript.begin_again(sentence)
 
     def ended(self, sentence: Sentence) -> None:
@@ -154,12 +154,12 @@ class Track:
 
 
 class Room:
-    """What is said in one place."""
+    """One room: its tracks, its events and its readers."""
 
     def __init__(self, name: str, shelf: Shelf | None) -> None:
         self.name, self._shelf = name, shelf
         self.tracks: dict[str, Track] = {}
-        # above every number that a room of this name had before, here or on another host
+        # above every number that a room of this name has used before, here or on another host
         self.seq = time.time_ns() // 1_000_000
         self.left_at: float | None = time.monotonic()
         self.is_closed = False
@@ -184,7 +184,7 @@ class Room:
         return self.tracks[language]
 
     def publish(self, name: str, kind: str | None, payload: Any) -> None:
-        """An event for all readers."""
+        """Send an event to all readers."""
         self.seq += 1
         self._items.append(Item(self.seq, name, kind, payload))
         for reader in self._readers:
@@ -201,7 +201,7 @@ class Room:
         return Item(self.seq, "snapshot", None, Snapshot(self.name, self.state, gap, tracks))
 
     async def follow(self, after: int | None, kinds: frozenset[str]) -> AsyncGenerator[Item, None]:
-        """Events as they come; a newcomer, or who has missed some, is shown where things stand."""
+        """Events as they come; newcomers, and readers who missed some, first get a snapshot."""
         ready = asyncio.Event()
         self._readers.add(ready)
         try:
@@ -257,7 +257,7 @@ class Rooms:
         return self._rooms.get(name)
 
     def make(self, name: str, to_speak: bool = True) -> Room | None:
-        """A room by its name, new if need be; None if the name is none or there are too many."""
+        """Find or create a room; None if the name is invalid or there are too many rooms."""
         if name not in self._rooms:
             if not NAME.fullmatch(name):
                 return None
@@ -267,7 +267,7 @@ class Rooms:
         return self._rooms[name]
 
     def _make_way(self, to_speak: bool) -> bool:
-        """Give up the room that was left first, if nobody reads in it, or nobody ever spoke."""
+        """Close the room left first: one without readers or, for a speaker, without tracks."""
         left = [
             room
             for room in self._rooms.values()
@@ -283,7 +283,7 @@ class Rooms:
         del self._rooms[room.name]
 
     def enter(self, session: Session, room: Room) -> bool:
-        """Let a session speak in a room; False if another one does in its language."""
+        """Let a session speak in a room; False if another one already does in its language."""
         track = room.track(session.served.target)
         if track.speaker is not None and track.speaker.lost_at is None:
             return False
@@ -295,7 +295,7 @@ class Rooms:
         return True
 
     def speaker_left(self, session: Session) -> None:
-        """The room waits for the speaker to come back."""
+        """Mark the room as waiting for its speaker to come back."""
         track = session.audience
         if isinstance(track, Track) and track.speaker is session:
             track.speaker = None
@@ -313,7 +313,7 @@ class Rooms:
                 self._end(room)
 
     def close(self) -> None:
-        """Flush captions and let readers go."""
+        """Flush captions and release readers."""
         for room in self._rooms.values():
             for track in room.tracks.values():
                 track.transcript.flush()

@@ -1,4 +1,4 @@
-"""One process: uvicorn around the application, and an end that loses nothing."""
+"""One process: uvicorn around the application, and a shutdown that loses nothing."""
 
 import asyncio
 import logging
@@ -23,7 +23,7 @@ PING_SECONDS = 20.0
 
 
 class Server(uvicorn.Server):
-    """Drains at the first signal and ends at once at the second."""
+    """Drains at the first signal and exits at once at the second."""
 
     def __init__(self, config: uvicorn.Config, service: Service) -> None:
         super().__init__(config)
@@ -32,7 +32,7 @@ class Server(uvicorn.Server):
         self._doorkeeper = Doorkeeper()
 
     async def startup(self, sockets: list[object] | None = None) -> None:  # type: ignore[override]
-        """Start, and say where."""
+        """Start, and log the address."""
         await super().startup(sockets)  # type: ignore[arg-type]
         for server in self.servers:
             for socket in server.sockets:
@@ -42,18 +42,18 @@ class Server(uvicorn.Server):
                 )
 
     async def on_tick(self, counter: int) -> bool:
-        """What uvicorn does ten times a second."""
+        """Called by uvicorn ten times a second."""
         if counter % 10 == 0:
             self._doorkeeper.look(self.server_state.connections)
         return await super().on_tick(counter)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """First let open sentences end."""
+        """Let open sentences finish first."""
         if self._draining is not None or not self.started:
             self.force_exit = True
             super().handle_exit(sig, frame)
             return
-        logger.info("Going away: open sentences may end; once more to end at once.")
+        logger.info("Shutting down after open sentences; signal again to exit at once.")
         self._captured_signals.append(sig)
         loop = asyncio.get_running_loop()
         self._draining = loop.create_task(self._drain())
@@ -64,12 +64,12 @@ class Server(uvicorn.Server):
 
 
 def _is_ours(record: logging.LogRecord) -> bool:
-    """Whether a message is about the server: what strangers send must not fill its log."""
+    """Whether a log message is about the server: what strangers send must not fill its log."""
     return not record.getMessage().startswith(("Invalid HTTP request", "Invalid UTF-8"))
 
 
 def _open_many_files() -> None:
-    """Every connection is a file, and most systems allow a program 1,024 unless it asks."""
+    """Raise the limit of open files: each connection is one, and the usual limit is 1,024."""
     with suppress(ImportError, OSError, ValueError):  # Windows has no such limit
         import resource
 
@@ -78,14 +78,14 @@ def _open_many_files() -> None:
 
 
 def run(settings: Settings, offers: Sequence[Offer]) -> None:
-    """Serve until a signal ends it."""
+    """Serve until a signal arrives."""
     names = [offer.name for offer in offers]
     if len(set(names)) < len(names):
         raise UserError(
             f"Models need different names, not {', '.join(names)}: give NAME=DIRECTORY."
         )
     if settings.captions is not None and not settings.captions.is_dir():
-        raise UserError(f"{settings.captions} is no folder; make it, or name another for captions.")
+        raise UserError(f"{settings.captions} is not a folder; create it or name another.")
     service = Service(settings, offers, Tokens(settings.token_file))
     AppStatus.enable_automatic_graceful_drain = False  # this server drains by itself
     config = uvicorn.Config(
@@ -112,5 +112,5 @@ def run(settings: Settings, offers: Sequence[Offer]) -> None:
         server.run()
     if not server.started:
         raise UserError(
-            f"{settings.host}:{settings.port} cannot be served; is the port taken? Try --port 0."
+            f"{settings.host}:{settings.port} cannot be served; is the port in use? Try --port 0."
         )

@@ -74,16 +74,16 @@ def _answer(kind: str = JSON, **schema: Any) -> dict[str, Any]:
 
 
 def _refusals() -> dict[str, Any]:
-    # a sentence, or OpenAI's object where its clients ask
+    # a sentence, or OpenAI's object at its endpoints
     error = {"type": "object", "properties": {"error": {"type": ["string", "object"]}}}
     content = {JSON: {"schema": error}}
     return {
         code: {"description": what, "content": content}
         for code, what in (
-            ("400", "Not as it should be; the message says what would be right."),
+            ("400", "Invalid; the message says what is allowed."),
             ("401", "A token is needed."),
             ("403", "This token does not grant it."),
-            ("404", "There is no such thing."),
+            ("404", "Not found."),
             ("429", "Too many requests."),
             ("503", "Too busy."),
         )
@@ -100,7 +100,7 @@ def _get(summary: str, kind: str = JSON, *names: str, **schema: Any) -> dict[str
 
 
 def _body(name: str, fields: Iterable[str] = ()) -> dict[str, Any]:
-    """A body as JSON, and as a form, in which everything is text, where its fields are named."""
+    """A body as JSON; if `fields` are named, also as a form, in which everything is text."""
     content: dict[str, Any] = {JSON: {"schema": {"$ref": f"#/components/schemas/{name}"}}}
     if fields:
         texts = {field: TEXTS if field == "q" else {"type": "string"} for field in fields}
@@ -160,7 +160,7 @@ async def _asyncapi(request: Request) -> Response:
 
 
 def routes() -> list[Route]:
-    """Where the documents are; /spec is LibreTranslate's place for it."""
+    """Routes of the documents; /spec is LibreTranslate's."""
     return [
         Route("/openapi.json", _openapi),
         Route("/spec", _openapi),

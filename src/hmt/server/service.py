@@ -1,4 +1,4 @@
-"""The service: its models, its sessions and rooms, and who still finds room."""
+"""The service: its models, its sessions and rooms, and admission."""
 
 import asyncio
 import contextlib
@@ -26,7 +26,7 @@ RETRY_SECONDS = 20
 
 
 class BusyError(Exception):
-    """There is no room for another one; says when to come back."""
+    """No further session is admitted; says when to try again."""
 
     def __init__(self, message: str, code: str = "busy", retry_after: int = RETRY_SECONDS) -> None:
         super().__init__(f"{message}; try again in {retry_after} s.")
@@ -44,7 +44,7 @@ class Offer:
 
 
 class Service:
-    """All that one process serves."""
+    """Everything that one process serves."""
 
     def __init__(self, settings: Settings, offers: Iterable[Offer], tokens: Tokens) -> None:
         self.settings, self.limits, self.tokens = settings, settings.limits, tokens
@@ -57,7 +57,7 @@ class Service:
         self.listeners = Guests(self.limits.listeners_per_address)
         self.visits = Visits(self.limits.translate_per_minute)
         self.sockets = 0
-        self.sidecars = 0  # of recognisers, each a live session too
+        self.sidecars = 0  # of recognisers; each counts as a live session
         self.is_warm = self.is_draining = False
         self._ticker: asyncio.Task[None] | None = None
 
@@ -74,7 +74,7 @@ class Service:
     # ---- life
 
     async def start(self) -> None:
-        """Warm the models up and begin."""
+        """Warm up the models and start."""
         self._loop = asyncio.get_running_loop()
         for served in self.served.values():
             await asyncio.to_thread(served.conductor.start)
@@ -95,7 +95,7 @@ class Service:
             await asyncio.to_thread(served.conductor.stop)
 
     async def drain(self) -> None:
-        """Let open sentences end, and tell clients where to go on."""
+        """Let open sentences finish, and tell clients to resume elsewhere."""
         self.is_draining = True
         deadline_ms = round(1000 * self.settings.drain_seconds)
         for session in list(self.sessions):
@@ -108,7 +108,7 @@ class Service:
         self.rooms.close()
 
     def why_not_ready(self) -> str | None:
-        """One line, or None if all is well."""
+        """The reason in one line, or None if all is well."""
         if not self.is_warm:
             return "The models are not warm yet."
         if self.is_draining:
@@ -152,7 +152,7 @@ class Service:
         return session
 
     def admit(self, served: Served) -> None:
-        """Refuse a newcomer rather than slow the others down."""
+        """Refuse a new session rather than slow down the others."""
         if self.is_draining:
             raise BusyError("The server is going away", retry_after=1)
         live = sum(session.lost_at is None for session in self.sessions)
@@ -161,9 +161,9 @@ class Service:
         if live >= self.limits.places:
             self.metrics.rejected.labels("places").inc()
             raise BusyError(f"All {self.limits.places} places are taken")
-        if lost >= self.limits.places:  # so that lost ones cannot pile up
+        if lost >= self.limits.places:  # so that lost sessions cannot pile up
             gone = (s for s in self.sessions if s.lost_at is not None)
-            # first those that never said anything, or strangers could drive the others out
+            # first those that never sent a word, or strangers could displace the others
             min(gone, key=lambda s: (s.words_in > 0, s.lost_at)).stop(4408, "lost")
         delay = served.conductor.delay()
         if delay > self.limits.delay_ms / 1000:
@@ -187,7 +187,7 @@ class Service:
             self.rooms.speaker_left(session)
 
     def measure(self) -> bytes:
-        """The metrics, with what is only counted when somebody looks."""
+        """The metrics, including those that are computed only on request."""
         engines = [served.conductor.engine for served in self.served.values()]
         free = sum(len(engine.free) for engine in engines)
         self.metrics.slots.labels("free").set(free)
@@ -203,7 +203,7 @@ class Service:
         return self.metrics.text()
 
     def _hand_over(self, batch: Batch) -> None:
-        """From a conductor's thread to the event loop."""
+        """Pass outputs from a conductor's thread to the event loop."""
         if self._loop is not None and not self._loop.is_closed():
             with contextlib.suppress(RuntimeError):  # the loop closed meanwhile
                 self._loop.call_soon_threadsafe(partial(_dispatch, batch))
@@ -214,4 +214,4 @@ def _dispatch(batch: Batch) -> None:
         try:
             channel.deliver(outputs)
         except Exception:
-            logger.exception("A session could not take what was written for it.")
+            logger.exception("A session could not handle its output.")

@@ -1,4 +1,4 @@
-"""A live session: what a speaker sends, what is written for it, how it outlives a connection."""
+"""A live session: a speaker's input, its translation, and surviving lost connections."""
 
 import asyncio
 import logging
@@ -30,11 +30,12 @@ logger = logging.getLogger("hmt.server")
 
 QUEUE_POLL_SECONDS = 0.02
 LAGGING_SECONDS = 1.0
+TOO_LATE = "A session is resumed by the first message only; connect again."
 NO_AUDIO = "This server takes text; put a speech recogniser before it, see docs/serve.md."
 GOING_AWAY = "going_away"
 ENDS = {
     events.MODEL: ("early_end", "The model ended its sentence; what follows begins a new one."),
-    events.LENGTH: ("cut_long", "The sentence was as long as one may be and was cut."),
+    events.LENGTH: ("cut_long", "The sentence reached the maximum length and was cut."),
 }
 Spoken = messages.Append | messages.Hypothesis | messages.Commit | messages.Clear
 
@@ -64,11 +65,11 @@ class Session:
         self._bucket = Bucket(limits.words_per_second, limits.burst_words)
         self._wording = Wording(self.started)
         self._channel: Channel | None = None
-        self._is_open = False  # words came since the last end that was asked for
-        self._rebuilt: Rebuilt | None = None  # a sentence that is read again
-        self._told_lag = 0.0
+        self._is_open = False  # words have arrived since the last requested end
+        self._rebuilt: Rebuilt | None = None  # a sentence being read again
+        self._lag_reported_at = 0.0
         self._is_finishing = False
-        self._taking = asyncio.Lock()  # a message may have to wait: its client is not silent
+        self._taking = asyncio.Lock()  # held while a message waits: its client is not idle
         self._beat_at = self.started
 
     # ---- as its client sees it
@@ -93,15 +94,15 @@ class Session:
         )
 
     async def take(self, event: messages.AnyClientEvent) -> None:
-        """Work on one event; an InvalidError says why it was refused."""
+        """Handle one event; an InvalidError says why it was refused."""
         self.last_input = time.monotonic()
         if self._is_finishing:
-            return  # not taken, so not accepted: a client that resumes sends it again
+            return  # not accepted: a client that resumes sends it again
         match event:
             case messages.Update():
                 self._update(event)
             case messages.Append() | messages.Hypothesis() | messages.Commit() | messages.Clear():
-                # one at a time: it may wait here and come once more over a newer connection
+                # one at a time: a waiting message may arrive again over a newer connection
                 async with self._taking:
                     if self._receipts.is_new(event.hmt.seq):
                         await self._hear(event)
@@ -112,7 +113,7 @@ class Session:
             case messages.AppendAudio():
                 raise InvalidError("unsupported_input", NO_AUDIO, "type")
             case _:
-                raise InvalidError("unexpected_event", "Only the first message resumes.", "type")
+                raise InvalidError("unexpected_event", TOO_LATE, "type")
 
     # ---- what comes in
 
@@ -137,7 +138,7 @@ class Session:
         self.outbox.put(replies.Accepted(hmt=facts))
 
     async def _say(self, words: list[str], spoken: list[float] | None = None) -> None:
-        """Queue words; waits while there are too many, so that the client is not read."""
+        """Queue words; waits while there are too many, so that no more is read from the client."""
         if not words:
             return
         channel = self.channel
@@ -176,13 +177,13 @@ class Session:
             self._channel.skip()
 
     def end(self, reason: str, label: str, seq: int | None = None) -> None:
-        """The sentence ends."""
+        """End the sentence."""
         self._is_open = False
         if self._channel is not None:
             self._channel.put([channels.End(reason, label, seq)])
 
     def finish(self, label: str = "client") -> None:
-        """End the open sentence, and the session once it is through."""
+        """End the open sentence, then the session."""
         if self._is_finishing:
             return
         self._is_finishing = True
@@ -211,12 +212,12 @@ class Session:
 
     @property
     def queued(self) -> int:
-        """Words that wait for a round."""
+        """Words waiting for a round."""
         return 0 if self._channel is None else self._channel.queued
 
     @property
     def channel(self) -> Channel:
-        """The way to the engine; opened when it is first needed."""
+        """The channel to the engine, opened when first needed."""
         if self._channel is None:
             self._channel = self.served.conductor.open(
                 self.served.knobs(self.preferences.knobs),
@@ -268,8 +269,8 @@ class Session:
 
     def _note_lag(self, text: Text) -> None:
         behind = 0.0 if text.given is None else text.now - text.given
-        if behind > LAGGING_SECONDS and text.now - self._told_lag > 10 * LAGGING_SECONDS:
-            self._told_lag = text.now
+        if behind > LAGGING_SECONDS and text.now - self._lag_reported_at > 10 * LAGGING_SECONDS:
+            self._lag_reported_at = text.now
             self.notice("lagging", f"The translation is {behind:.1f} s behind.")
 
     def _ended(self, sentence: Sentence) -> None:
@@ -287,17 +288,17 @@ class Session:
             self.notice(*ENDS[sentence.ended.reason], sentence=sentence.ended.sentence)
 
     def notice(self, code: str, message: str, **facts: int | str) -> None:
-        """Tell the client something that is no error."""
-        told = replies.NoticeFacts(code, message, **facts)  # type: ignore[arg-type]
-        self.outbox.put(replies.Notice(hmt=told))
+        """Send the client a notice, which is not an error."""
+        notice = replies.NoticeFacts(code, message, **facts)  # type: ignore[arg-type]
+        self.outbox.put(replies.Notice(hmt=notice))
 
     def refuse(self, error: InvalidError) -> None:
-        """Tell the client that an event was not taken."""
+        """Report to the client that an event was refused."""
         fault = replies.Fault(error.code, error.message, param=error.param, event_id=error.event_id)
         self.outbox.put(replies.Error(error=fault))
 
     def _fail(self, reason: str) -> None:
-        fault = replies.Fault("internal", f"{reason} Begin a new session.", "server_error")
+        fault = replies.Fault("internal", f"{reason} Start a new session.", "server_error")
         self.outbox.put(replies.Error(error=fault))
         self.stop(4500, "internal error")
 
@@ -308,7 +309,7 @@ class Session:
         self.stop(1012 if label == GOING_AWAY else 1000, label)
 
     def stop(self, code: int, reason: str) -> None:
-        """The session is over; its connection closes once everything was sent."""
+        """End the session; its connection closes once everything has been sent."""
         if self.is_over:
             return
         self.is_over = True
@@ -322,7 +323,7 @@ class Session:
     # ---- time
 
     def tick(self, now: float, heartbeat_seconds: float) -> None:
-        """What happens because time passes."""
+        """Handle timeouts, pauses and heartbeats."""
         limits = self.limits
         if self.lost_at is not None:
             if now - self.lost_at > limits.resume_seconds:
@@ -348,7 +349,7 @@ class Session:
         self.connection, self.lost_at = None, time.monotonic()
 
     def keep(self, connection: Connection, after: int) -> None:
-        """Go on over another connection, from the message after `after`."""
+        """Continue over another connection, from the message after `after`."""
         if self.connection is not None:
             self.connection.cut(4409, "taken over")
         self.connection, self.lost_at = connection, None
@@ -357,14 +358,14 @@ class Session:
         is_complete = self.outbox.rewind(after)
         self.outbox.put_first(self._resumed("kept"))
         if not is_complete:
-            self.notice("resumed_differently", "Some of what was written is no longer known here.")
+            self.notice("resumed_differently", "Some of the text is no longer kept here.")
 
     def _resumed(self, how: str) -> replies.Resumed:
         facts = replies.ResumedFacts(how, self._receipts.seq)
         return replies.Resumed(session=self.describe(), hmt=facts)
 
     def rebuild(self, facts: messages.ResumeFacts) -> None:
-        """Read the open sentence of a session again that this process does not know."""
+        """Rebuild a session unknown to this process by reading its open sentence again."""
         words = facts.open_sentence or []
         words = self._hearing.append(messages.Append(words=words)) if words else []
         if facts.knobs:
@@ -384,12 +385,12 @@ class Session:
         self.channel.put([channels.Word(word, None, now) for word in words])
 
     def _release(self) -> None:
-        """Send what a rebuilt sentence has beyond what the client shows."""
+        """Send the part of a rebuilt sentence that the client does not show yet."""
         rebuilt, self._rebuilt = self._rebuilt, None
         if rebuilt is None:
             return
         if not rebuilt.continues:
-            message = "The sentence came out otherwise; it is written anew."
+            message = "The sentence came out differently; it is written again."
             self.notice("resumed_differently", message)
         for part in rebuilt.rest():
             self._tell(part)

@@ -1,4 +1,4 @@
-"""What an operator sets: limits on everything, and who may come in."""
+"""Operator settings: limits, and who may connect."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -11,11 +11,11 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 @dataclass(frozen=True)
 class Limits:
-    """The most that one client, and all of them together, may ask for."""
+    """Limits for one client, and for all of them together."""
 
     places: int = 300  # live sessions at once
     delay_ms: int = 250  # p95 delay of words above which no new session is admitted
-    sockets: int = 5000  # open connections; beyond it the handshake itself is refused
+    sockets: int = 5000  # open connections; beyond this, the handshake itself is refused
     per_address: int = 20  # sessions
     listeners_per_address: int = 100
     listeners: int = 2000
@@ -32,28 +32,28 @@ class Limits:
     idle_seconds: int = 600
     session_seconds: int = 6 * 3600
     resume_seconds: int = 120
-    pending_bytes: int = 65_536  # text that a slow reader has not taken yet
+    pending_bytes: int = 65_536  # unsent text for a slow reader
     stall_seconds: int = 30
-    room_seconds: int = 600  # a room without a speaker
+    room_seconds: int = 600  # lifetime of a room without a speaker
     body_bytes: int = 65_536
     translate_characters: int = 5000
     translate_per_minute: int = 60
 
     def changed(self, wishes: Iterable[str]) -> "Limits":
-        """With other values, each as `rooms=500`."""
+        """A copy with other values, each given as `rooms=500`."""
         names = sorted(self.__dataclass_fields__)
         values = {}
         for wish in wishes:
             name, _, value = wish.partition("=")
             if name not in names:
-                raise UserError(f"{name[:60]} is no limit; there is {', '.join(names)}.")
+                raise UserError(f"{name[:60]} is not a limit; choose from {', '.join(names)}.")
             if not (value.isascii() and value.isdigit() and 0 < len(value) < 10 and int(value)):
                 raise UserError(f"--limit {wish[:60]}: give a whole number from 1, as {name}=500.")
             values[name] = int(value)
         return replace(self, **values)
 
     def of_a_session(self) -> dict[str, int]:
-        """Those that a client has to keep to."""
+        """The limits that a client must observe."""
         names = ("message_bytes", "words_per_message", "queue_words", "words_per_second")
         more = ("messages_per_second", "idle_seconds")
         return {name: getattr(self, name) for name in (*names, *more)}
@@ -89,7 +89,7 @@ class Settings:
 
     @property
     def allowed_hosts(self) -> list[str]:
-        """Host headers that are answered: DNS rebinding comes under another name."""
+        """Accepted Host headers: DNS rebinding uses other names."""
         if self.hosts:
             return [*self.hosts, *LOOPBACK]
         return list(LOOPBACK) if self.host in LOOPBACK else ["*"]

@@ -1,7 +1,7 @@
 """The translation sidecar of WhisperLiveKit, protocol 1: it gives this server a microphone.
 
-The recogniser sends the words of an utterance, all of them each time, with a tail that may still
-change and is not translated here; every update is answered with the text so far, which only grows.
+The recogniser sends all words of an utterance each time, with a tail that may still change and is
+not translated here; every update is answered with the text so far, which only grows.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from hmt.server.settings import Limits
 from hmt.streaming import events
 
 PROTOCOL = 1
-# What its presets quality, balanced and low send, and how soon we write for each.
+# What its presets quality, balanced and low send, and the latency we choose for each.
 LOWER = {1: 6, None: None, 0: 1}
 HOLD_BACK = "translation_alignatt_hold_back_target_units"
 ANSWER_SECONDS = 14.0  # its client gives up after 15
@@ -72,7 +72,7 @@ async def sidecar(websocket: WebSocket) -> None:
 
 
 class Inbox:
-    """What a recogniser sends: not too fast, and not never."""
+    """A recogniser's messages, with a limit of rate and of silence."""
 
     def __init__(self, websocket: WebSocket, limits: Limits) -> None:
         self._websocket, self._idle_seconds = websocket, limits.idle_seconds
@@ -150,7 +150,7 @@ class Utterances:
         self._number: int | None = None
         self._taken = 0  # words of the utterance
         self._text = ""
-        self._prefix = prefix  # shown before a lost connection
+        self._prefix = prefix  # shown before the connection was lost
         self._sent = ""
         self._answer: asyncio.Future[None] | None = None
 
@@ -196,7 +196,7 @@ class Utterances:
         return text if text.startswith(self._prefix) else self._prefix
 
     def _end(self) -> None:
-        """An utterance that was never called final."""
+        """End an utterance that was never marked as final."""
         self.channel.put([End(events.FINISH, "finish")])
         self._begin()
 
@@ -205,7 +205,7 @@ class Utterances:
         self._text = self._prefix = self._sent = ""
 
     async def _through(self) -> None:
-        """Wait until everything sent so far is translated."""
+        """Wait until everything sent so far has been translated."""
         self._answer = asyncio.get_running_loop().create_future()
         self.channel.put([Mark("through")])
         try:

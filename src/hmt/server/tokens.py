@@ -13,18 +13,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hmt.errors import UserError
-from hmt.files import refuse_special
+from hmt.files import read_text
 
 SCOPE = re.compile(r"translate|metrics|(?:speak|listen):(?:\*|[\w.-]{1,64})")
 SHORT_SECONDS = 600
 MOST_SHORT = 10_000  # secrets for browsers at a time
-LINK_SECONDS = 12 * 3600  # of a link to a room: a long day
+LINK_SECONDS = 12 * 3600  # validity of a link to a room: a long day
 LINK = re.compile(r"lk_([\w.-]{1,64})~(\d{1,12})~([0-9a-f]{32})", re.ASCII)
 
 
 @dataclass(frozen=True)
 class Grant:
-    """What its bearer may do."""
+    """What the bearer of a token may do."""
 
     name: str
     scopes: frozenset[str]
@@ -39,7 +39,7 @@ EVERYBODY = Grant("everybody", frozenset({"translate", "metrics", "speak:*", "li
 
 
 class Tokens:
-    """The grants of a file, read again when it is asked for."""
+    """The grants of a file, which can be reloaded."""
 
     def __init__(self, path: Path | None = None) -> None:
         self._path = path
@@ -49,23 +49,23 @@ class Tokens:
 
     @property
     def are_needed(self) -> bool:
-        """Whether nobody comes in without one."""
+        """Whether tokens are required."""
         return self._path is not None
 
     def reload(self) -> None:
-        """Read the file; a mistake in it names its line."""
+        """Read the file; errors name the line."""
         if self._path is not None:
             self._grants = read(self._path)
 
     def find(self, secret: str | None) -> Grant | None:
-        """What a secret grants; everything where no tokens are needed."""
+        """What a secret grants; everything if no tokens are required."""
         if not self.are_needed:
             return EVERYBODY
         if not secret:
             return None
         digest = hashlib.sha256(secret.encode(errors="replace")).digest()
         found = None
-        for known, grant in self._grants:  # all of them, so that time tells nothing
+        for known, grant in self._grants:  # compare with all, so that timing reveals nothing
             if hmac.compare_digest(known, digest):
                 found = grant
         if found is None and secret in self._short:
@@ -74,10 +74,10 @@ class Tokens:
         return found or self._invited(secret)
 
     def invite(self, grant: Grant, room: str) -> str | None:
-        """A token that lets everybody who has it listen in a room, and do nothing else.
+        """A token that lets its holders listen in a room and do nothing else.
 
-        It is signed with the speaker's own hash: it holds on every host that has the same file,
-        survives a restart, and ends with the speaker's token.
+        It is signed with the hash of the speaker's token: it is valid on every host with the same
+        file, survives a restart, and ends with the speaker's token.
         """
         key = next((key for key, known in self._grants if known == grant), None)
         if key is None:
@@ -112,21 +112,14 @@ def _signature(key: bytes, room: str, until: int) -> str:
 
 
 def new_resume_token() -> str:
-    """A secret of 128 bits that lets one client go on with one session."""
+    """A 128-bit secret that lets one client resume one session."""
     return f"rt_{secrets.token_urlsafe(16)}"
 
 
 def read(path: Path) -> list[tuple[bytes, Grant]]:
     """The grants of a token file."""
-    refuse_special(path)
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror}.") from None
-    except UnicodeDecodeError:
-        raise UserError(f"{path} is not UTF-8 text: write the names in UTF-8.") from None
     grants = []
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(read_text(path).splitlines(), 1):
         parts = line.partition("#")[0].split()
         if not parts:
             continue
@@ -139,8 +132,8 @@ def read(path: Path) -> list[tuple[bytes, Grant]]:
         for scope in scopes:
             if not SCOPE.fullmatch(scope):
                 raise UserError(
-                    f"{path}, line {number}: {scope!r} is no scope; there are translate, metrics, "
-                    "speak:ROOM and listen:ROOM (* for every room)."
+                    f"{path}, line {number}: {scope!r} is not a scope; choose from translate, "
+                    "metrics, speak:ROOM and listen:ROOM (* for every room)."
                 )
         grants.append((bytes.fromhex(parts[1]), Grant(parts[0], scopes)))
     return grants

@@ -1,4 +1,4 @@
-"""Everything written in one language of a room: text, cues and records, as files that grow."""
+"""Everything written in one language of a room: text, cues and records, as growing files."""
 
 import asyncio
 import logging
@@ -9,10 +9,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from hmt.server.channels import Sentence
-from hmt.server.deltas import WholeWords
 from hmt.server.messages import encode
 from hmt.streaming.captions import SILENCE_MS, Captions, Cue, srt, vtt, vtt_header
 from hmt.streaming.events import Written
+from hmt.streaming.whole_words import WordGate
 
 logger = logging.getLogger("hmt.server")
 
@@ -29,7 +29,7 @@ MEDIA = {
 
 
 class Transcript:
-    """What was written, in every form that somebody may download."""
+    """What was written, in every downloadable format."""
 
     def __init__(self, room: str, language: str, shelf: "Shelf | None") -> None:
         self.language = language
@@ -38,7 +38,7 @@ class Transcript:
         self.is_closed = False
         self._started = time.monotonic()
         self._written_ms = 0
-        self._gate = WholeWords()
+        self._gate = WordGate()
         self._captions = Captions()
         self._note = f"{room} {language}"
         self._parts: dict[str, list[str]] = {kind: [] for kind in MEDIA}
@@ -47,7 +47,7 @@ class Transcript:
         self._files = None if shelf is None else Files(shelf, f"{room}.{language}")
 
     def elapsed_ms(self) -> int:
-        """Milliseconds since the room had this language."""
+        """Milliseconds since this language was added to the room."""
         return round(1000 * (time.monotonic() - self._started))
 
     @property
@@ -56,17 +56,17 @@ class Transcript:
         return self.sentence, len(self.open_text.lstrip())
 
     def begin_again(self, sentence: int) -> None:
-        """Forget the open sentence; a transcript that has nothing yet goes on with its number."""
+        """Forget the open sentence; an empty transcript continues with the given number."""
         if not self._texts:
             self.sentence = sentence
-        self.open_text, self._gate = "", WholeWords()
+        self.open_text, self._gate = "", WordGate()
 
     def write(self, events: list[Written]) -> tuple[str, list[Cue]]:
-        """Whole words that are new, and the cues that they complete."""
-        return self._show(self._gate.push(events))
+        """The new whole words, and the cues that they complete."""
+        return self._show(self._gate.release(events))
 
     def end(self, sentence: Sentence) -> tuple[str, list[Cue]]:
-        """A sentence is over: what was held back of it, and the last cue."""
+        """End a sentence; return what was held back of it, and the last cues."""
         rest, cues = self._show(self._gate.rest())
         last = self._captions.take(sentence.ended)
         self._keep(last)
@@ -93,13 +93,13 @@ class Transcript:
         return cues
 
     def last_sentences(self) -> list[str]:
-        """The end of what was written before the open sentence."""
+        """The last sentences before the open one."""
         return list(self._texts)
 
     async def read(
         self, kind: str, follows: bool, is_over: Callable[[], bool]
     ) -> AsyncIterator[str]:
-        """Everything so far; with `follows` whatever comes, until the room closes."""
+        """Everything so far; with `follows` also what comes, until the room closes."""
         parts, at = self._parts[kind], 0
         while True:
             new = parts[at:]
@@ -139,14 +139,14 @@ class Transcript:
 
 @dataclass
 class Shelf:
-    """The folder for the captions of all rooms, and how often nothing could be written to it."""
+    """The folder for the captions of all rooms, and the number of failed writes."""
 
     folder: Path
     failures: int = 0
 
 
 class Files:
-    """The same on disk; each cue in one write, so that a reader never sees half of one."""
+    """A transcript on disk; each cue in one write, so that a reader never sees half of one."""
 
     def __init__(self, shelf: Shelf, stem: str) -> None:
         self._shelf, self._folder, self._stem = shelf, shelf.folder, stem
@@ -162,7 +162,7 @@ class Files:
             self._complain(path, error)
 
     def show(self, text: str) -> None:
-        """Replace the file that holds the lines now shown."""
+        """Replace the file of the lines currently shown."""
         path = self._folder / f"{self._stem}.current.txt"
         draft = path.with_suffix(".new")
         try:
@@ -172,7 +172,7 @@ class Files:
             self._complain(path, error)
 
     def _complain(self, path: Path, error: OSError) -> None:
-        """Once: a full disk must not stop the translation, nor fill the log."""
+        """Log once: a full disk must neither stop the translation nor fill the log."""
         self._shelf.failures += 1
         if not self._has_failed:
             self._has_failed = True
@@ -180,7 +180,7 @@ class Files:
 
 
 def _write(path: Path, flags: int, text: str) -> None:
-    """Write at once; not through somebody's link, and never waiting for the reader of a pipe."""
+    """Write at once; never through a symbolic link, never blocking on a pipe without a reader."""
     flags |= os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
     handle = os.open(path, flags, 0o644)
     try:

@@ -1,7 +1,7 @@
 """Pre-allocated memory of streams: one slot each, grown by doubling, never by concatenation.
 
-Shapes: S slots, C capacity, B streams of this pass, N packed rows or tokens, D width, H heads,
-W what a layer keeps of a source state.
+Shapes: S slots, C capacity, B streams of this pass, N packed rows or tokens, D width, H heads, W
+width of what a layer caches of a source state.
 
 Memory of one slot, in numbers: source tokens x (2D x encoder layers + 2D x decoder layers + D)
 plus rows x 2D x decoder layers.
@@ -45,7 +45,7 @@ class Shelf:
             self.tensors[n].narrow(self.axis, 0, old).copy_(kept)
 
     def copy(self, other: "Shelf", slots: Tensor) -> None:
-        """Begin with these slots of another shelf, as far as there is room for them. (B,)"""
+        """Fill the first slots with these slots of another shelf, as far as they fit. (B,)"""
         length = min(self.capacity, other.capacity)
         for mine, theirs in zip(self.tensors, other.tensors, strict=True):
             chosen = theirs.narrow(self.axis, 0, length).index_select(self.slot_axis, slots)
@@ -67,7 +67,7 @@ class Shelf:
 
 
 class HeadShelf(Shelf):
-    """What attention looks at: P parts (keys, values, ...), (P, S, H, C, D / H) per layer.
+    """What attention reads: P parts (keys, values, ...), (P, S, H, C, D / H) per layer.
 
     A head's keys are contiguous, so attending to hundreds of rows takes a third less time.
     """
@@ -100,7 +100,7 @@ class HeadShelf(Shelf):
         kept = self.tensors[layer]
         if slots is None:
             return kept[:, :, :, :length]
-        # a selection along the second dimension would go through all slots
+        # selecting along the second dimension would touch all slots
         chosen = (self.parts + slots).view(-1)
         seen = kept.flatten(0, 1)[:, :, :length].index_select(0, chosen)
         return seen.view(len(self.parts), len(slots), *seen.shape[1:])
@@ -141,7 +141,7 @@ class Cache:
         self.registers = [empty(*(register_shape or ()), dtype=precise) for _ in range(layers)]
 
     def copy(self, other: "Cache", slots: Tensor) -> None:
-        """Begin with these slots of another cache, as far as there is room for them. (B,)"""
+        """Fill the first slots with these slots of another cache, as far as they fit. (B,)"""
         for mine, theirs in (
             (self.encoder, other.encoder),
             (self.source, other.source),
@@ -177,7 +177,7 @@ class Cache:
         self.records.put(0, self.records.places(slots, at), rows)
 
     def mark_written(self, rows: list[tuple[int, int]]) -> None:
-        """These rows (slot, place in it) have written their tokens."""
+        """Mark these rows (slot, place in it) as having written their tokens."""
         records, capacity = self.records.tensors[0], self.records.capacity
         columns = records.shape[-1]
         index = [(slot * capacity + at) * columns + WROTE for slot, at in rows]

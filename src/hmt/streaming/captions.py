@@ -1,4 +1,4 @@
-"""Captions from events: cues that are written once, whole, and never change.
+"""Captions from events: cues that are written once, complete, and never change.
 
 The numbers are those of common caption guides: two lines of 42 characters, 5/6 to 7 seconds, about
 17 characters per second, 80 milliseconds between cues.  Times are whole milliseconds.
@@ -17,9 +17,10 @@ CHARACTERS_PER_SECOND = 17
 HURRIED = 1.5  # faster by this factor while captions lag behind the speaker
 LAG_MS = 500  # which is when a cue begins this much later than its first word was written
 SILENCE_MS = 1500  # without a new word, a cue is complete
-ARROW = re.compile("-{2,}>")  # would read as a line of times; of "--->", one dash off leaves one
-# SubRip cannot escape what players take for markup.  A character without width makes "<b>" text;
-# what is in braces many of them hide, whatever it is, so braces become parentheses.
+# An arrow in the text would be read as a line of times.  Removing one dash of "--->" leaves one.
+ARROW = re.compile("-{2,}>")
+# SubRip cannot escape what players take for markup.  A zero-width character makes "<b>" text; many
+# players hide everything in braces, so braces become parentheses.
 TAG = re.compile("<(?=[/a-zA-Z])")
 WORD_JOINER = "\u2060"
 BRACES = str.maketrans("{}", "()")
@@ -49,7 +50,7 @@ class Layout:
         return len(self.lines) < self.height or self._fits_last(word)
 
     def add(self, word: str) -> None:
-        """Put a word behind the others, on a new line if the last one is full."""
+        """Append a word, on a new line if it does not fit the last one."""
         if self._fits_last(word):
             self.lines[-1] += " " + word
         else:
@@ -90,11 +91,11 @@ class Captions:
         return cues + self._close()
 
     def _time(self, event: Written) -> int:
-        """When a word appears; it never appears before the word in front of it."""
+        """When a word appears: never before the previous word."""
         if self._timing == "live":
             ms = round(1000 * event.seconds)
         elif event.spoken is None:
-            return self._last_ms  # the caller gave no time: with the word in front of it
+            return self._last_ms  # the caller gave no time: together with the previous word
         else:
             ms = round(1000 * event.spoken)
         return max(0, self._last_ms, ms + self._offset)
@@ -122,7 +123,7 @@ class Captions:
         reading = sum(map(cells, self._layout.lines)) * 1000 // CHARACTERS_PER_SECOND
         if start - self._first_ms > LAG_MS:
             reading = round(reading / HURRIED)
-        # All of a cue stands there from its start, so that is when a reader begins.
+        # A cue is shown complete from its start, so reading time counts from there.
         end = max(start + reading, self._last_ms)
         if next_ms is not None:
             end = min(end, next_ms - GAP_MS)
@@ -139,7 +140,7 @@ def cells(text: str) -> int:
 
 
 def pieces(word: str, width: int) -> list[str]:
-    """A word in parts that fit a line; nearly always the word itself."""
+    """Split a word into parts that fit a line; nearly always the word itself."""
     parts = [""]
     for character in word:
         if cells(parts[-1]) + cells(character) > width:
@@ -162,7 +163,7 @@ def vtt(cue: Cue) -> str:
 
 
 def vtt_header(note: str = "") -> str:
-    """How a WebVTT file begins."""
+    """The header of a WebVTT file."""
     note = " ".join(ARROW.sub("->", note).split())
     return "WEBVTT\n\n" + (f"NOTE {note}\n\n" if note else "")
 

@@ -1,4 +1,4 @@
-"""Which token a stream writes: a forced one, or the most probable that does not start a loop.
+"""Which token a stream writes: a forced one, or the most probable one that starts no loop.
 
 Shapes: B streams, V vocabulary.
 """

@@ -27,7 +27,7 @@ from hmt.systems.parameters import ConfigT, KnobsT, MemoryT
 from hmt.systems.stream import Plan, Read, Stream, Write
 from hmt.text.symbols import EOS, PAD
 
-# A translation longer than this has lost itself: no language pair doubles the number of tokens.
+# A longer translation has gone astray: no language pair doubles the number of tokens.
 LENGTH_FACTOR, LENGTH_EXTRA = 2, 20
 
 
@@ -44,12 +44,12 @@ class Counts:
 
 @dataclass(frozen=True)
 class Placed:
-    """The rows of a pass in their places of the cache."""
+    """The rows of a pass and their places in the cache."""
 
     counts: list[int]  # rows per stream
     used: list[int]  # rows per stream, the cached ones included
     records: Tensor  # (N, F) what each row is
-    tokens: Tensor  # (N,) what it is fed with
+    tokens: Tensor  # (N,) its input token
     owner: Tensor  # (N,) its slot
     at: Tensor  # (N,) its place in the slot
 
@@ -148,7 +148,8 @@ class Engine:
         forced: Sequence[Sequence[int]] | None = None,
     ) -> Iterator[tuple[int, Stream]]:
         """Translate whole sources (without end tokens), all slots kept full, in order of ending."""
-        # Long ones first: neighbours of like length share passes, and no long one is left alone.
+        # Long ones first: sources of similar length share passes, and no long one runs alone at the
+        # end.
         waiting = iter(sorted(range(len(sources)), key=lambda n: -len(sources[n])))
         active: dict[int, tuple[int, Stream]] = {}
         while True:
@@ -196,7 +197,7 @@ class Engine:
         return None
 
     def _encode(self, part: int, streams: Sequence[Stream]) -> None:
-        """Encode what has arrived since the last call; causal, so nothing looks ahead."""
+        """Encode what has arrived since the last call; causally, so nothing looks ahead."""
         new = [s for s in streams if s.encoded[part] < len(s.source)]
         if not new:
             return
@@ -348,12 +349,12 @@ class Engine:
         return torch.tensor(values, device=self.device)
 
     def _slot_index(self, streams: Sequence[Stream]) -> Tensor | None:
-        """None when the streams are all slots in order, so that caches need no copy."""
+        """None if the streams are all slots in order, so that caches need no copy."""
         slots = [s.slot for s in streams]
         return None if slots == list(range(self.slots)) else self._tensor(slots)
 
 
-@lru_cache(maxsize=256)  # most passes have the values of an earlier one
+@lru_cache(maxsize=256)  # most passes repeat the values of an earlier one
 def per_stream(values: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
     """One value per stream, to be read only. -> (B,)"""
     return torch.tensor(values, dtype=dtype, device=device)

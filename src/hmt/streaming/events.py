@@ -12,8 +12,8 @@ Plain = dict[str, "str | int | float | bool | None"]
 PUNCTUATION = "punctuation"  # of the source
 PAUSE = "pause"  # reported by the caller
 FINISH = "finish"  # asked for by the caller
-MODEL = "model"  # the model wrote its end while source still came
-LENGTH = "length"  # the sentence was as long as a sentence may be
+MODEL = "model"  # the model wrote its end while source was still arriving
+LENGTH = "length"  # the sentence reached the maximum length
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Event:
     seconds: float
 
     def plain(self) -> Plain:
-        """As a JSON object."""
+        """The event as a JSON object."""
         return {"event": self.kind, **asdict(self)}
 
 
@@ -37,8 +37,8 @@ class Written(Event):
     kind: ClassVar[str] = "write"
 
     text: str  # begins with a space where a new word begins, except at the start of a line
-    # Words that were read by then; a word read in part counts.  A model that ends a sentence itself
-    # has read into the next one, so the first number may exceed that of the end event.
+    # Words read by then; a partly read word counts. A model that ends a sentence itself has read
+    # into the next one, so the first number may exceed that of the end event.
     source_words: int  # since the start of the sentence
     read_words: int  # since the start of the session
     confidence: float | None  # of the state that wrote
@@ -61,7 +61,7 @@ class Ended(Event):
 
 @dataclass(frozen=True)
 class Notice(Event):
-    """Something a reader should know; nothing is wrong with the translation itself."""
+    """Something a reader should know; the translation itself is fine."""
 
     kind: ClassVar[str] = "notice"
 

@@ -24,7 +24,7 @@ class Hypotheses:
 
     @property
     def conflicts(self) -> int:
-        """How many committed words a later guess of their utterance changed, each once."""
+        """How many committed words a later guess of their utterance changed, each counted once."""
         return self._conflicts_before + len(self._contradicted)
 
     def update(self, guess: Sequence[str], committed: int | None = None) -> list[str]:
@@ -53,7 +53,7 @@ class Hypotheses:
         return new
 
     def _after_committed(self, guess: Sequence[str]) -> list[str]:
-        """The words of a guess after the committed ones, wherever those are now.
+        """The words of a guess after the committed ones, wherever those now stand in it.
 
         A recogniser may change, drop or add a word that is final here; what follows is aligned by
         the longest common runs, and nothing that is final changes.
@@ -69,7 +69,7 @@ class Hypotheses:
         if not blocks:
             return list(guess[count:])
         last = blocks[-1]
-        # committed words behind the last match stand for as many words of the guess
+        # committed words after the last match correspond to as many words of the guess
         return list(guess[last.b + count - last.a :])
 
 

@@ -14,13 +14,13 @@ class Record:
 
     index: int  # the sentence's place in the text, from 0
     source: str  # as it was given
-    prediction: str  # the translation: what a reader saw, and all that scores of quality look at
+    prediction: str  # the translation as a reader saw it, and the only text that quality scores use
     source_tokens: list[str]  # (J)
     target_tokens: list[str]  # (I); lacks the end token if the translation was cut
     reads: list[int]  # (I) source tokens read when each target token was written
     source_word_ends: list[int]  # index of the last token of each word
     target_word_ends: list[int]
-    # index of the token that made sure each word was complete; empty: the last token of the word
+    # index of the token that showed each word to be complete; empty: the last token of the word
     target_word_outs: list[int] = field(default_factory=list)
     reference: str | None = None
     confidences: list[list[float]] = field(default_factory=list)  # (I, <=K)

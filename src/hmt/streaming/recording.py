@@ -21,8 +21,8 @@ def record_of(
 ) -> Record:
     """The record of a stream that was given `source`.
 
-    Where the model itself ended the sentence, its source is the first `own` tokens and an end token
-    that nobody sent: it arrived with the token that came instead, or with the last write.
+    If the model itself ended the sentence, its source is the first `own` tokens and an end token
+    that nobody sent: its arrival is that of the token in its place, or the last write.
     """
     start = stream.arrived_at[0] if stream.arrived_at else 0.0
     tokens = stream.source if own is None else [*stream.source[:own], EOS]
@@ -50,14 +50,14 @@ def record_of(
 
 
 def _clipped(seen: Mapping[int, float], read: int, most: int) -> dict[int, float]:
-    """Confidence by moment; those beyond the sentence count as its end, the writing one first."""
+    """Confidence by moment; moments beyond the sentence count as its end, the writing one first."""
     found = {min(moment, most): seen[moment] for moment in sorted(seen)}
     return {**found, min(read, most): seen[read]} if read in seen else found
 
 
 def _word_ends(tokens: Sequence[int], tokenizer: Tokenizer, source: str) -> list[int]:
     """Index of the last token of each source word; (words,)."""
-    # Pieces are the last resort: an unknown piece may look like the end of a word.
+    # Splitting by pieces is the last resort: an unknown piece may look like the end of a word.
     ends = [end - 1 for end in accumulate(len(tokenizer.encode(w)) for w in source.split())]
     arrived = len(tokens) - int(tokens[-1:] == [EOS])
     if (ends[-1] + 1 if ends else 0) == arrived:

@@ -34,7 +34,7 @@ TABLE = (
     GSiMT,
     ITST,
 )
-# whoever looks one up by its name does not know the types of its knobs and memory
+# looked up by name, the types of a system's knobs and memory are not known
 SYSTEMS = {system.name: system for system in cast("tuple[type[System], ...]", TABLE)}
 
 

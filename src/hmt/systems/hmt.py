@@ -351,7 +351,7 @@ def log_likelihood(
     states: States, write: Tensor, wait: Tensor, target_length: Tensor, best: bool = False
 ) -> Tensor:
     """Eq. 7: log p(y | x), over all selections or the best. (B, I, J) twice, (B,) -> (B,)"""
-    # Cells that are no state can only be passed by waiting; their emission never counts.
+    # Cells without a state can only be passed by waiting; their emission never counts.
     emission = states.spread(states.gold, NEVER)
     return lattice.log_likelihood(write + emission, wait, target_length, best)
 

@@ -1,9 +1,9 @@
 """The types that a system is generic in: those of its configuration, knobs and memory.
 
-Each system names its own, as in `System[HMTConfig, HMTKnobs, HMTMemory]`.  A bare `System` or
-`Stream` belongs to some system: which one, only the model directory that is being loaded can say.
-Its knobs and memory are then opaque: they go back to the system they came from, and nobody else
-looks inside.
+Each system names its own, as in `System[HMTConfig, HMTKnobs, HMTMemory]`. A bare `System` or
+`Stream` belongs to some system: which one is only known from the model directory that is being
+loaded. Its knobs and memory are then opaque: they go back to the system they came from, and nobody
+else looks inside.
 """
 
 from typing import Protocol

@@ -1,1 +1,1 @@
-"""Text: tokenizers, live detokenising, prepared corpora, cutting a stream into sentences."""
+"""Text: tokenizers, live detokenisation, prepared corpora, splitting a stream into sentences."""

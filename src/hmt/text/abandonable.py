@@ -1,4 +1,4 @@
-"""Work of a library that heeds no signal, done in a thread that Ctrl-C can leave behind."""
+"""Run library code that ignores signals in a thread that Ctrl-C can abandon."""
 
 from collections.abc import Callable
 from threading import Thread
@@ -10,7 +10,7 @@ TICK = 0.1  # seconds: a signal reaches Python only between two waits
 
 
 def abandonable(work: Callable[[], Made]) -> Made:
-    """What `work` returns or raises; an interrupt is raised at once and leaves it to itself."""
+    """What `work` returns or raises; an interrupt is raised at once and abandons it."""
     made: list[Made] = []
     problems: list[BaseException] = []
 

@@ -1,7 +1,8 @@
-"""The tokenizers of the `tokenizers` library that hmt makes, and the only ones that it reads.
+"""The kinds of tokenizer that hmt makes with the `tokenizers` library, the only ones it reads.
 
-A tokenizer file can ask the library for much more: normalisers that make gigabytes of one word,
-padding to any length, regular expressions that never end.  What hmt never writes is refused.
+A tokenizer file can ask the library for much more: normalisers that turn one word into gigabytes,
+padding to any length, regular expressions that never finish. Anything that hmt never writes is
+refused.
 """
 
 import json
@@ -28,7 +29,7 @@ Merges = list[tuple[str, str]]
 
 
 def bpe(*, lowercase: bool, tokenised: bool) -> hf.Tokenizer:
-    """Byte-pair encoding with a mark where a word starts; to be trained."""
+    """An untrained byte-pair encoding with a mark where a word starts."""
     backend = hf.Tokenizer(models.BPE(unk_token=SPECIALS[UNK], fuse_unk=True))
     # The word mark in the input would read as the start of another word.
     backend.normalizer = normalizers.Sequence(
@@ -46,21 +47,21 @@ def bpe(*, lowercase: bool, tokenised: bool) -> hf.Tokenizer:
 
 
 def words(*, lowercase: bool) -> hf.Tokenizer:
-    """Whole words; to be trained."""
+    """An untrained vocabulary of whole words."""
     backend = given_words({})
     backend.normalizer = normalizers.Sequence(_composed(lowercase))
     return backend
 
 
 def given_words(vocabulary: Vocabulary) -> hf.Tokenizer:
-    """Whole words, as they are."""
+    """A given vocabulary of whole words."""
     backend = hf.Tokenizer(models.WordLevel(vocabulary, unk_token=SPECIALS[UNK]))
     backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     return backend
 
 
 def given_pieces(vocabulary: Vocabulary, merges: Merges) -> hf.Tokenizer:
-    """Byte-pair encoding with a mark where a word ends, as subword-nmt has it."""
+    """A given byte-pair encoding with a mark where a word ends, as in subword-nmt."""
     backend = hf.Tokenizer(
         models.BPE(vocabulary, merges, unk_token=SPECIALS[UNK], end_of_word_suffix=END_OF_WORD)
     )
@@ -74,7 +75,7 @@ def _composed(lowercase: bool) -> list[normalizers.Normalizer]:
 
 
 def read_backend(text: str) -> hf.Tokenizer:
-    """One of the above from the contents of its file; anything else is refused."""
+    """Read one of the above from the contents of its file; anything else is refused."""
     values = json_object(text)
     model = values.get("model")
     if not isinstance(model, dict):
@@ -85,7 +86,7 @@ def read_backend(text: str) -> hf.Tokenizer:
     _check_vocabulary(model.get("vocab"))
     if values.get("added_tokens", []) not in ([], _added_tokens()):
         raise UserError("its added_tokens are not those that hmt writes")
-    # not the text itself, in which a second "normalizer" may follow the one that was checked
+    # not the text itself, in which a second "normalizer" key may follow the one that was checked
     checked = json.dumps(values)
     try:
         with library():
@@ -106,7 +107,7 @@ def _check_parts(parts: dict[str, Any]) -> None:
 
 def _check_vocabulary(vocabulary: Any) -> None:
     if not isinstance(vocabulary, dict) or len(vocabulary) > MOST_SYMBOLS:
-        raise UserError(f"its vocabulary is no table of at most {MOST_SYMBOLS:,} entries")
+        raise UserError(f"its vocabulary is not a table of at most {MOST_SYMBOLS:,} entries")
     ids = list(vocabulary.values())
     if {*map(type, ids)} != {int} or sorted(ids) != list(range(len(ids))):
         raise UserError("its ids are not 0, 1, 2, and so on")
@@ -118,7 +119,7 @@ def _check_vocabulary(vocabulary: Any) -> None:
 
 @contextmanager
 def library() -> Iterator[None]:
-    """Around calls of the library, whose panics are no Exceptions and would end a server."""
+    """Wraps calls of the library, whose panics are not Exceptions and would end a server."""
     try:
         yield
     except BaseException as error:
@@ -129,7 +130,7 @@ def library() -> Iterator[None]:
 
 @cache
 def _allowed() -> list[dict[str, Any]]:
-    """Everything but the vocabulary of each kind of tokenizer, as their files have it."""
+    """Everything but the vocabulary of each kind of tokenizer, as stored in its file."""
     bools = (False, True)
     backends = [
         *(bpe(lowercase=lower, tokenised=tokenised) for lower in bools for tokenised in bools),
@@ -153,7 +154,7 @@ def _added_tokens() -> list[dict[str, Any]]:
 
 
 def _agrees(given: Any, ours: Any) -> bool:
-    """Whether two parts are equal; another version of the library may leave out what is off."""
+    """Whether two parts are equal; other versions of the library may omit what is switched off."""
     if isinstance(given, dict) and isinstance(ours, dict):
         return all(_agrees(given.get(key), ours.get(key)) for key in given.keys() | ours.keys())
     if isinstance(given, list) and isinstance(ours, list):

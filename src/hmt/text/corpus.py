@@ -49,14 +49,14 @@ class Side:
             ) from error
         if offsets[0] != 0 or offsets[-1] != len(tokens):
             raise UserError(
-                f"{stem}.tokens holds {len(tokens)} tokens but {stem}.offsets speaks of "
+                f"{stem}.tokens holds {len(tokens)} tokens but {stem}.offsets expects "
                 f"{offsets[-1]}; run hmt prepare again."
             )
         lengths = np.diff(offsets)
-        # an offset of 2^63 - 1 makes a difference that is negative, too
+        # an offset of 2^63 - 1 also makes a negative difference
         if len(lengths) and not 1 <= lengths.min() <= lengths.max() < 2**31:
             raise UserError(
-                f"{stem}.offsets is damaged: its numbers do not rise; run hmt prepare again."
+                f"{stem}.offsets is damaged: its numbers do not increase; run hmt prepare again."
             )
         return cls(tokens, offsets, lengths.astype(np.int32))
 
@@ -126,7 +126,7 @@ class Report:
 
 @dataclass(frozen=True)
 class PreparedData:
-    """`data.json`: what a prepared directory holds, and all that decided it."""
+    """`data.json`: what a prepared directory holds, and everything that determined it."""
 
     format: int
     settings: dict[str, Any]
@@ -161,7 +161,7 @@ def read_data(directory: Path) -> PreparedData:
 
 
 def check_ids(directory: Path, split: str, corpus: Corpus, sizes: tuple[int, int]) -> None:
-    """Refuse token ids that the tokenizers do not have; reads all of them, at the disk's pace."""
+    """Refuse token ids that the tokenizers do not have; reads every token, at disk speed."""
     for name, side, size in zip(SIDES, corpus.sides, sizes, strict=True):
         if len(side.tokens) and side.tokens.max() >= size:
             raise UserError(
@@ -177,11 +177,13 @@ def digest_of(path: Path) -> str:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
-        raise UserError(f"{path} cannot be read ({error.strerror}).") from None
+        raise UserError(
+            f"{path} cannot be read ({error.strerror}); check its permissions."
+        ) from None
 
 
 def checked_digests(directory: Path, splits: Iterable[str]) -> dict[str, str]:
-    """Checksums of the files of some splits, by name; refuses what is not as it was prepared.
+    """Checksums of the files of some splits, by name; refuses files that have changed.
 
     Data that an earlier version prepared has no checksums to compare with.
     """

@@ -89,7 +89,7 @@ class Encoder:
             source_unknown=int((source == UNK).sum()),
             target_unknown=int((target == UNK).sum()),
         )
-        # One more for the end token.
+        # One more each, for the end token.
         ends = (lengths[0][kept] + 1, lengths[1][kept] + 1)
         return Encoded((source, target), ends, report)
 
@@ -99,11 +99,11 @@ class Encoder:
 
 
 def encode_all(blocks: Iterable[Block], encoder: Encoder, workers: int) -> Iterator[Encoded]:
-    """Encode blocks in order, on several cores, holding only a few of them at a time."""
+    """Encode blocks in order, on several cores, with only a few of them in memory at a time."""
     if workers == 1:
         yield from map(encoder, blocks)
         return
-    # Not fork: the tokenizer library and torch have threads by now, which do not survive it.
+    # Not fork: the tokenizer library and torch have started threads, which do not survive it.
     context = get_context("spawn")
     waiting: deque[Future[Encoded]] = deque()
     try:
@@ -131,7 +131,7 @@ def _start_worker(encoder: Encoder) -> None:
 
 
 def _leave_with_parent() -> None:
-    """End this worker when the process that gives it work is gone, killed perhaps."""
+    """End this worker when its parent process is gone, for example killed."""
     parent = parent_process()
     assert parent is not None
     parent.join()

@@ -28,7 +28,7 @@ def open_tokenizers(directory: str | Path) -> Tokenizers:
 
 
 def tokenizer_files(directory: Path) -> dict[str, bytes]:
-    """The tokenizer files of a directory as they are, by name."""
+    """The raw tokenizer files of a directory, by name."""
     paths = (directory / name for name in (JOINT, *SEPARATE))
     return {path.name: path.read_bytes() for path in paths if path.is_file()}
 

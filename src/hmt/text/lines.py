@@ -1,4 +1,4 @@
-"""Plain or gzip text files of one sentence per line, checked before anything is made of them."""
+"""Plain or gzip text files of one sentence per line, checked before they are used."""
 
 import codecs
 import gzip
@@ -15,7 +15,7 @@ from hmt.files import refuse_special
 from hmt.limits import MAX_LINE_BYTES, MOST_INFLATION
 
 BLOCK = 1 << 19  # bytes read at a time; a line that fits one is not too long
-ENOUGH = 1 << 30  # bytes up to which any text may unfold
+ENOUGH = 1 << 30  # bytes up to which any text may decompress
 
 
 @dataclass(frozen=True)
@@ -25,11 +25,11 @@ class TextFile:
     path: Path
     lines: int
     sha256: str
-    stamp: tuple[int, ...]  # what changes if somebody writes to it
+    stamp: tuple[int, ...]  # changes when the file is written to
 
 
 def scan(path: Path) -> TextFile:
-    """Read a whole file once: its lines, its checksum, and whether it is text at all."""
+    """Read a whole file once: count its lines, compute its checksum, check that it is text."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     digest = hashlib.sha256()
     lines, last, size, begun = 0, b"\n", 0, 0
@@ -68,11 +68,11 @@ def _stamp(path: Path) -> tuple[int, ...]:
 
 @contextmanager
 def unchanged(files: Iterable[TextFile]) -> Iterator[None]:
-    """Refuse to work on files that somebody writes to meanwhile, however the work ended."""
+    """Refuse files that are changed while they are used, however the work ended."""
     files = list(files)
     try:
         yield
-    except Exception:  # half a line, or half a character, makes anything stumble
+    except Exception:  # half a line, or half a character, can make anything fail
         _refuse_changed(files)
         raise
     _refuse_changed(files)
@@ -92,7 +92,7 @@ def _refuse_changed(files: Iterable[TextFile]) -> None:
 
 
 def _check_line(path: Path, number: int, begun: int, block: bytes) -> int:
-    """Refuse a line without end; `begun` are its bytes before this block. -> those after it"""
+    """Refuse an endless line; `begun` are its bytes before this block. -> those after it"""
     first = block.find(b"\n")
     if begun + (len(block) if first < 0 else first) > MAX_LINE_BYTES:
         raise UserError(
@@ -103,17 +103,17 @@ def _check_line(path: Path, number: int, begun: int, block: bytes) -> int:
 
 
 def _check_inflation(path: Path, size: int) -> None:
-    """Refuse a small file that unfolds without end."""
+    """Refuse a small file that decompresses to an enormous one."""
     if size > ENOUGH and size > MOST_INFLATION * path.stat().st_size:
         raise UserError(
-            f"{path} holds more than {MOST_INFLATION} times its own size, as no text does; unpack "
-            "it yourself if you trust its origin."
+            f"{path} decompresses to more than {MOST_INFLATION} times its size, as no text does; "
+            "decompress it yourself if you trust its origin."
         )
 
 
 def open_lines(path: Path) -> IO[bytes]:
-    """Open a plain or gzip file, recognised by its first bytes, behind its byte order mark."""
-    refuse_special(path)  # a pipe could be read once only, and is needed twice
+    """Open a plain or gzip file, recognised by its first bytes, past its byte order mark."""
+    refuse_special(path)  # a pipe can be read only once, but the text is read twice
     with path.open("rb") as file:
         zipped = file.read(2) == b"\x1f\x8b"
     opener = gzip.open if zipped else open

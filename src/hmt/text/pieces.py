@@ -1,4 +1,4 @@
-"""From pieces to words: what a reader sees, live and append-only."""
+"""From pieces to words: the text a reader sees, live and append-only."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class HasPieces(Protocol):
 
 
 class Detokenizer:
-    """Pieces in, text out; what was returned is never taken back."""
+    """Pieces in, text out; text once returned is never taken back."""
 
     def __init__(self, tokenizer: HasPieces) -> None:
         self._pieces = tokenizer.pieces
@@ -39,7 +39,7 @@ class Detokenizer:
 
     @property
     def is_at_border(self) -> bool:
-        """Whether nothing can be added any more to the words shown so far."""
+        """Whether the words shown so far are complete."""
         return self._border
 
     def step(self, id: int) -> tuple[bool, str]:
@@ -56,10 +56,10 @@ class Detokenizer:
 
 
 class WholeWords:
-    """Pieces in, whole words out, each as soon as it is sure to be complete.
+    """Pieces in, whole words out, each as soon as it is known to be complete.
 
     A piece that nothing can be joined to ends its word at once; after any other, only the next
-    token shows whether the word goes on.
+    token shows whether the word continues.
     """
 
     def __init__(self, tokenizer: HasPieces) -> None:
@@ -67,7 +67,7 @@ class WholeWords:
         self._word = ""
 
     def push(self, id: int) -> list[str]:
-        """The words that are now sure; mostly one or none."""
+        """The words that are now complete; mostly one or none."""
         starts_word, text = self._shown.step(id)
         words = self.rest() if starts_word else []
         self._word += text
@@ -80,7 +80,7 @@ class WholeWords:
 
 
 def word_outs(tokenizer: HasPieces, ids: Sequence[int]) -> list[int]:
-    """Index in `ids` of the token that made sure each word was complete; (words,).
+    """Index in `ids` of the token that showed each word to be complete; (words,).
 
     It is `len(ids)` for a last word that is still open.
     """

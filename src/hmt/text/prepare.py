@@ -35,10 +35,10 @@ from hmt.text.tokenizer import Tokenizer, train_bpe, train_words
 
 VOCABULARIES = ("joint-bpe", "bpe", "words", "given")
 BLOCK_PAIRS = 10_000
-# Below this the start of the worker processes costs more than they save.
+# Below this, starting the worker processes costs more than they save.
 PARALLEL_PAIRS = 100_000
 # Settings with their least and greatest values. The tokenizer library allocates room for the whole
-# vocabulary at once and aborts the process where memory does not suffice.
+# vocabulary at once and aborts the process if memory does not suffice.
 LIMITS = {
     "size": (8, 1_000_000),
     "min_count": (1, 10**9),
@@ -86,7 +86,7 @@ class Prepare:
 
 
 def prepare(settings: Prepare, progress: Progress = lambda stage, done, total: None) -> Report:
-    """Make the prepared directory `settings.output`, or find it made with the same settings."""
+    """Make the prepared directory `settings.output`, or reuse it if the settings are the same."""
     _check(settings)
     paths = list(chain.from_iterable(settings.splits().values()))
     scans = []
@@ -121,7 +121,7 @@ def _make(
             return _write(settings, files, request, learned, draft, progress)
     except OSError as error:
         raise UserError(
-            f"{output} cannot be made ({error}); nothing that was there has changed."
+            f"{output} cannot be made ({error}); existing files were not changed."
         ) from error
 
 
@@ -152,7 +152,7 @@ def _check(settings: Prepare) -> None:
 
 
 def _request(settings: Prepare, files: Files) -> dict[str, Any]:
-    """All that decides the result, and nothing else (names of files and places do not)."""
+    """Everything that determines the result and nothing else (file names and locations do not)."""
     names = "vocabulary size min_count lowercase tokenised max_tokens max_ratio vocabulary_lines"
     inputs = {
         f"{split}.{side}": {"lines": file.lines, "sha256": file.sha256}
@@ -173,7 +173,7 @@ def _given(settings: Prepare) -> list[Path]:
 
 
 def _earlier_report(output: Path, request: dict[str, Any]) -> Report | None:
-    """The stored report if `output` was made by the same request; an error if it holds others."""
+    """The stored report if the same request made `output`; an error if it holds anything else."""
     if not output.exists() or (output.is_dir() and not any(output.iterdir())):
         return None
     try:
@@ -186,8 +186,8 @@ def _earlier_report(output: Path, request: dict[str, Any]) -> Report | None:
     except UserError:
         pass
     raise UserError(
-        f"{output} already holds something else (other files, other settings, other text, or "
-        "a damaged copy) and was left as it is; name another output directory or remove it."
+        f"{output} already holds something else (other files, other settings, other text, or a "
+        "damaged copy) and was left unchanged; name another output directory or remove it."
     )
 
 
@@ -236,7 +236,7 @@ def _write(
 def _make_tokenizers(
     settings: Prepare, pair: tuple[TextFile, TextFile], progress: Progress
 ) -> tuple[Tokenizers, int]:
-    """The tokenizers, and how many lines they were learned from."""
+    """The tokenizers, and the number of lines they were learned from."""
     if settings.vocabulary == "given":
         paths = _given(settings)
         loaded = Tokenizer.load(paths[0])
@@ -254,7 +254,7 @@ def _make_tokenizers(
 
     def learn(file: TextFile) -> tuple[Tokenizer, int]:
         if settings.vocabulary == "words":
-            # A frequency cut is a statement about the whole text, so nothing is left out.
+            # A frequency cut is about the whole text, so no line is left out.
             every = Sample((file,), file.lines, counted)
             return train_words(every, settings.min_count, lowercase=settings.lowercase), file.lines
         some = Sample((file,), min(file.lines, max(1, total // 2)), counted)
@@ -272,7 +272,7 @@ def _make_tokenizers(
 
 @contextmanager
 def _naming(*files: TextFile) -> Iterator[None]:
-    """Say of which text it is that no vocabulary can be learned from it."""
+    """Name the text when no vocabulary can be learned from it."""
     try:
         yield
     except UserError as error:
@@ -289,7 +289,7 @@ def _write_split(
     dtype: str,
     progress: Progress,
 ) -> SplitReport:
-    # What is measured must be the whole set: only training may leave pairs out.
+    # Scores must cover the whole set: only training data may leave pairs out.
     limits = (settings.max_tokens, settings.max_ratio) if split == "train" else None
     workers = settings.workers if pair[0].lines >= PARALLEL_PAIRS else 1
     report = SplitReport()

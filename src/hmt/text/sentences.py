@@ -1,4 +1,4 @@
-"""Cutting an endless stream of words into sentences, live and without looking ahead."""
+"""Splitting an endless stream of words into sentences, live and without looking ahead."""
 
 import re
 
@@ -9,7 +9,7 @@ OPENING = "\"'“”„‚‘’«»‹›([{（【「『¿¡"
 CLOSING = "\"'“”‘’«»‹›)]}）】」』"
 # Letters with dots between them ("z.B", "U.S"), one letter (an initial), an ordinal, a numeral.
 DOT_CONTINUES = re.compile(r"(?:[^\W\d_]\.)+[^\W\d_]|[^\W_]|\d\d|[IVX]+")
-# Left out are those that also end sentences as plain words ("no", "art", "max", "fig", "Jan").
+# Not listed are those that also end sentences as plain words ("no", "art", "max", "fig", "Jan").
 _ABBREVIATIONS = """
     abs abt allg aufl bd bspw bzgl bzw ca dgl dipl dr ebd evtl ff fr geb ggf hr hrsg ing inkl insb
     jh jhd kap lt mio mrd nr phil prof rd rer resp sog std str tel usw vgl zit zzgl
@@ -25,19 +25,19 @@ class SentenceCutter:
 
     def __init__(self, max_words: int = 80) -> None:
         if max_words < 1:
-            raise UserError(f"A sentence of at most {max_words} words is none; give 1 or more.")
+            raise UserError(f"A sentence cannot have at most {max_words} words; give 1 or more.")
         self._max_words = max_words
         self.reset()
 
     def reset(self) -> None:
-        """Forget the sentence under way, as after a pause."""
+        """Forget the current sentence, as after a pause."""
         self._words = 0
         self._speaks = False
 
     def push(self, word: str) -> bool:
         """Whether the sentence ends after this word."""
         self._words += 1
-        # A lone quote or a second "!" belongs to what follows: no sentence is bare punctuation.
+        # A lone quote or a second "!" goes to the next sentence: no sentence is bare punctuation.
         self._speaks = self._speaks or any(c.isalnum() for c in word)
         ends = self._words >= self._max_words or (self._speaks and ends_sentence(word))
         if ends:

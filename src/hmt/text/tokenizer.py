@@ -44,7 +44,7 @@ class Tokenizer:
     """A vocabulary and its rule for cutting a word into pieces (a `tokenizer.json` on disk)."""
 
     def __init__(self, backend: hf.Tokenizer) -> None:
-        # Text that happens to read "</s>" is text: it must not end the sentence.
+        # Input that happens to contain "</s>" is text: it must not end the sentence.
         backend.encode_special_tokens = True
         self.backend = backend
         self._symbols = _symbols(backend)
@@ -55,7 +55,7 @@ class Tokenizer:
     def encode(self, text: str) -> list[int]:
         """Ids of `text` without an end token: the ids of its words, one after the other; (J,).
 
-        Of a word of more than MAX_WORD_CHARACTERS the rest is not read.
+        Only the first MAX_WORD_CHARACTERS of a word are read.
         """
         return self.encode_batch([text])[0]
 
@@ -66,7 +66,7 @@ class Tokenizer:
         return [list(chain.from_iterable(map(ids.__getitem__, words))) for words in sentences]
 
     def piece(self, id: int) -> str:
-        """The vocabulary entry as it is written in tables and records."""
+        """The vocabulary entry as it appears in tables and records."""
         return self._symbols[id]
 
     def decode(self, ids: Iterable[int]) -> str:
@@ -75,7 +75,7 @@ class Tokenizer:
         return "".join(words.push(id) for id in ids)
 
     def normalize(self, text: str) -> str:
-        """`text` as the vocabulary sees it: composed, lower-cased if so trained, single spaces."""
+        """`text` as the vocabulary sees it: composed, lower-cased if it is, single spaces."""
         text = " ".join(_clean(text).split())
         normalizer = self.backend.normalizer
         return text if normalizer is None else str(normalizer.normalize_str(text))
@@ -140,8 +140,9 @@ def train_bpe(
 ) -> Tokenizer:
     """Byte-pair encoding of `size` entries, the four special ones included.
 
-    In raw text punctuation and digits become pieces of their own; `tokenised` text is taken as it
-    is. Single characters take at most half of the vocabulary: beyond that the rarest are unknown.
+    In raw text, punctuation and digits become separate pieces; `tokenised` text is not split
+    further. Single characters take at most half of the vocabulary: beyond that, the rarest become
+    unknown.
     """
     if size < 8:
         raise UserError(f"A vocabulary of {size} entries is too small; give 8 or more.")
@@ -162,7 +163,7 @@ def train_bpe(
 def train_words(lines: Iterable[str], min_count: int = 1, *, lowercase: bool = False) -> Tokenizer:
     """A vocabulary of the words seen at least `min_count` times, most frequent first."""
     if min_count < 1:
-        raise UserError(f"The least word count is {min_count}; give 1 or more.")
+        raise UserError(f"The minimum word count is {min_count}; give 1 or more.")
     backend = backends.words(lowercase=lowercase)
     trainer = trainers.WordLevelTrainer(
         vocab_size=2**31,
@@ -173,12 +174,15 @@ def train_words(lines: Iterable[str], min_count: int = 1, *, lowercase: bool = F
     with backends.library():
         backend.train_from_iterator(_one_spaced(lines), trainer)
     if backend.get_vocab_size() == len(SPECIALS):
-        raise UserError(f"The text for the vocabulary has no word that occurs {min_count} times.")
+        raise UserError(
+            f"The text for the vocabulary has no word that occurs {min_count} times; lower the "
+            "minimum."
+        )
     return Tokenizer(backend)
 
 
 def word_tokenizer(words: Sequence[str]) -> Tokenizer:
-    """A word vocabulary given in order; the four special entries are put first if missing."""
+    """A given word vocabulary, in order; the four special entries are added in front if missing."""
     vocabulary = {word: id for id, word in enumerate(_with_specials(words))}
     return Tokenizer(backends.given_words(vocabulary))
 
@@ -186,7 +190,7 @@ def word_tokenizer(words: Sequence[str]) -> Tokenizer:
 def bpe_tokenizer_from_codes(codes: Iterable[str], dictionary: Sequence[str]) -> Tokenizer:
     """The tokenizer of subword-nmt codes (version 0.2) and a dictionary of its pieces, in order.
 
-    The dictionary writes "wor@@" where the word goes on and "word" where it ends.
+    The dictionary has "wor@@" where a word continues and "word" where it ends.
     """
     merges = _read_codes(codes)
     vocabulary = {
@@ -218,14 +222,14 @@ def _fit_bpe(
     with backends.library():
         backend.train_from_iterator(_one_spaced(lines), trainer)
     if backend.get_vocab_size() <= len(SPECIALS) + 1:
-        raise UserError("The text for the vocabulary has no words.")
+        raise UserError("The text for the vocabulary has no words; give other text.")
     return Tokenizer(backend)
 
 
 def _one_spaced(lines: Iterable[str]) -> Iterator[str]:
     """Lines in which only spaces separate words: the library knows fewer separators than Python.
 
-    Of a word without end no more is learned from than will be read.
+    Overlong words are cut here as they are when text is encoded.
     """
     return (" ".join(word[:MAX_WORD_CHARACTERS] for word in _clean(line).split()) for line in lines)
 
@@ -262,7 +266,10 @@ def _read_codes(codes: Iterable[str]) -> list[tuple[str, str]]:
         elif line.strip():
             pair = line.strip("\r\n ").split(" ")
             if len(pair) != 2:
-                raise UserError(f'Line {number} of the codes, "{line.strip()}", is not a pair.')
+                raise UserError(
+                    f'Line {number} of the codes, "{line.strip()}", is not a pair; give the codes '
+                    "that subword-nmt wrote."
+                )
             merges.setdefault((pair[0], pair[1]))
     return list(merges)
 
@@ -279,7 +286,7 @@ def _symbols(backend: hf.Tokenizer) -> list[str]:
 
 
 def _pieces(backend: hf.Tokenizer, symbols: list[str]) -> list[Piece]:
-    """How each entry is shown; renames imported entries in `symbols` as their dictionary did."""
+    """How each entry is shown; renames imported entries in `symbols` as in their dictionary."""
     decoder = json.loads(backend.to_str())["decoder"] or {"type": None}
     kind = decoder["type"]
     if kind == "Metaspace" and decoder["replacement"] == MARK:
@@ -301,5 +308,5 @@ def _pieces(backend: hf.Tokenizer, symbols: list[str]) -> list[Piece]:
 
 
 def _piece(text: str, joins_left: bool, joins_right: bool) -> Piece:
-    # White space inside an imported entry would show as a word border that is none.
+    # White space inside an imported entry would look like a word border.
     return Piece("".join(text.split()), joins_left, joins_right)

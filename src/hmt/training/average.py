@@ -26,11 +26,11 @@ def average_models(
     for path, other in zip(paths, configs, strict=True):
         is_same = (other.system, other.config) == (config.system, config.config)
         if not is_same or tokenizer_files(path) != tokenizers:
-            raise UserError(f"{path} is another model than {paths[0]}: average models of one run.")
+            raise UserError(f"{path} and {paths[0]} are different models: average one run.")
     files = _snapshots(paths[0], last) if len(paths) == 1 else [path / WEIGHTS for path in paths]
     system = system_of(paths[0], config, trust, files)
     fill(system, average(files), str(paths[0]))
-    # where a run stands is nobody's business but its owner's
+    # the path of a run is private to its owner
     names = [path.stem if len(paths) == 1 else path.parent.resolve().name for path in files]
     facts: dict[str, Any] = {**config.facts, "weights": "average", "averaged": names, "steps": []}
     if len(paths) == 1:

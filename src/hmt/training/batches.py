@@ -25,7 +25,7 @@ MOST_PARTS = 5
 
 
 class Pairs(Protocol):
-    """What training needs of a corpus."""
+    """What training needs from a corpus."""
 
     def __len__(self) -> int: ...
     @property
@@ -62,7 +62,8 @@ def plan_epoch(corpus: Pairs, limit: int, seed: int, epoch: int) -> Epoch:
     """Shuffle the sentences, then cut the order into batches of at most `limit` tokens a side.
 
     Sentences of all lengths meet in a batch. Batches of one length have less padding, but each of
-    their gradients pulls towards its own length: on Multi30k that costs half a BLEU (docs/log.md).
+    their gradients pulls towards its own length: on Multi30k that costs half a BLEU point
+    (docs/log.md).
     """
     draw = np.random.default_rng(mix(seed, "epoch", epoch))
     order = draw.permutation(len(corpus)).astype(np.int32 if len(corpus) < 2**31 else np.int64)
@@ -118,7 +119,7 @@ def _cut_padded(source: Numbers, target: Numbers, limit: int) -> Numbers:
 
 
 def parts_by_length(corpus: Pairs, sentences: Numbers) -> list[Numbers]:
-    """A batch in as few parts of similar length as keep its padding low. (B,) -> P x (B_p,)
+    """Split a batch into the fewest parts of similar length with little padding. (B,) -> P x (B_p,)
 
     The gradient of a batch is the sum over its parts, so the only cost is smaller matrix products.
     """
@@ -152,7 +153,7 @@ class BatchStream:
         return self.epoch + self.batch / len(self.plan)
 
     def _next(self) -> Numbers:
-        # the next epoch is planned when it is needed, so that no position has two names
+        # the next epoch is planned only when needed, so that each position has one representation
         if self.batch == len(self.plan):
             self.epoch, self.batch = self.epoch + 1, 0
             self.plan = plan_epoch(self.corpus, self.limit, self.seed, self.epoch)

@@ -1,4 +1,4 @@
-"""What a run is resumed from: its state on disk, and the one before it.
+"""What a run is resumed from: its last state on disk, and the one before it.
 
 Every file is written beside its place, forced to disk and renamed, so that at any instant there
 is either the old one or the new one.  Nothing is read by executing a pickle.
@@ -51,7 +51,7 @@ def save_state(
     data: tuple[str, dict[str, str]],
     learned: tuple[Tensors, dict[str, Any]],
 ) -> None:
-    """Write everything that a resumed run needs, and keep the state before.
+    """Write everything that a resumed run needs, and keep the previous state.
 
     `data` are the fingerprint and the digests; `learned` are the weights and the optimizer's.
     """
@@ -76,7 +76,7 @@ def save_state(
 
 
 def find_state(folder: Path) -> tuple[Path, dict[str, Any]] | None:
-    """The state to resume from, and its file: the last, or the one before if that is damaged.
+    """The state to resume from, and its file: the last, or the previous one if that is damaged.
 
     None if there is none. If all are damaged, nothing is touched.
     """
@@ -97,12 +97,12 @@ def find_state(folder: Path) -> tuple[Path, dict[str, Any]] | None:
 
 
 def load_state(path: Path) -> dict[str, Any]:
-    """Read a state; a damaged one is named and left as it is."""
+    """Read a state; a damaged one is reported and left unchanged."""
     refuse_special(path)
     try:
-        # torch reads past flipped bits without a word, the archive's checksums do not
+        # torch silently reads flipped bits; the archive's checksums detect them
         with zipfile.ZipFile(path) as archive:
-            # torch does not compress: what unfolds to more than its size is not its work
+            # torch does not compress: it did not write what decompresses to more than its size
             if sum(entry.file_size for entry in archive.infolist()) > path.stat().st_size:
                 raise ValueError("compressed")
             damaged = archive.testzip()
@@ -118,7 +118,9 @@ def load_state(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         raise
     except PermissionError as error:
-        raise UserError(f"{path} cannot be read ({error.strerror}).") from None
+        raise UserError(
+            f"{path} cannot be read ({error.strerror}); check its permissions."
+        ) from None
     except Exception as error:  # torch and zipfile raise many kinds for a broken file
         if is_out_of_memory(error):
             raise

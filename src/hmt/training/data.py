@@ -19,7 +19,7 @@ class RunData:
     train: Corpus
     valid: Corpus | None  # only if the recipe validates
     tokenizers: Tokenizers
-    files: dict[str, bytes]  # the tokenizer files as they are
+    files: dict[str, bytes]  # the raw tokenizer files
     fingerprint: str  # of tokenizers and lengths
     digests: dict[str, str]  # of the files that were opened, by name
 
@@ -29,7 +29,7 @@ class RunData:
 
 
 def open_data(recipe: Recipe) -> RunData:
-    """Open what `hmt prepare` left."""
+    """Open the data that `hmt prepare` wrote."""
     directory = Path(recipe.data.directory)
     validates = any(stage.training.validate_every for stage in recipe.stages)
     train = Corpus.open(directory, "train")
@@ -50,9 +50,9 @@ def open_data(recipe: Recipe) -> RunData:
 
 
 def check_vocabulary(directory: Path, files: dict[str, bytes]) -> None:
-    """Refuse weights that were learned for other token ids."""
+    """Refuse weights that were trained with other token ids."""
     if (theirs := tokenizer_files(directory)) and theirs != files:
         raise UserError(
-            f"{directory} was trained with another tokenizer than this data has: prepare the data "
-            f"with the tokenizer of {directory}, or drop it from the recipe."
+            f"{directory} was trained with another tokenizer than this data: prepare the data with "
+            f"the tokenizer of {directory}, or drop it from the recipe."
         )

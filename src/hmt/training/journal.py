@@ -18,7 +18,7 @@ logger = logging.getLogger("hmt.training")
 
 
 class Journal:
-    """Writes log.jsonl, TensorBoard if asked for, and the lines that a person reads."""
+    """Writes log.jsonl, TensorBoard if requested, and readable log lines."""
 
     def __init__(self, directory: Path, step: int, *, tensorboard: bool):
         self.path = directory / LOG
@@ -40,7 +40,7 @@ class Journal:
             self.board.close()
 
     def write(self, kind: str, step: int, figures: Mapping[str, Any]) -> None:
-        """Note the figures of one step under "train" or "valid"."""
+        """Write the figures of one step as "train" or "valid"."""
         record = {"kind": kind, "step": step, **figures}
         append(self.file, json.dumps(_plain(record)), self.path)
         for name, value in figures.items():
@@ -49,7 +49,7 @@ class Journal:
 
 
 def _plain(record: Any) -> Any:
-    """Replace what is not finite by None: JSON has no infinity."""
+    """Replace non-finite numbers by None: JSON has no infinity."""
     return {
         key: None if isinstance(value, float) and not math.isfinite(value) else value
         for key, value in record.items()
@@ -126,7 +126,7 @@ class Clock:
 def train_line(
     step: int, total: int, losses: Mapping[str, float], pace: Mapping[str, float]
 ) -> str:
-    """One line of training, aligned with its neighbours."""
+    """One log line of training, aligned with the others."""
     return (
         f"{_place(step, total)}  epoch {pace['epoch']:6.2f}  {_columns(losses)}  "
         f"norm {pace['gradient_norm']:7.3f}  rate {pace['learning_rate']:.2e}  "
@@ -135,7 +135,7 @@ def train_line(
 
 
 def valid_line(step: int, total: int, figures: Mapping[str, float]) -> str:
-    """One line of validation, its losses under those of the training lines."""
+    """One log line of validation, its losses aligned with those of the training lines."""
     return f"{_place(step, total)}  validation    {_columns(figures)}"
 
 

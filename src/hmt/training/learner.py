@@ -41,7 +41,7 @@ class Update:
     tokens: int
     gradient_norm: float
     learning_rate: float
-    must_stop: bool  # some process has received a signal to leave
+    must_stop: bool  # some process has received a signal to stop
 
 
 def build_system(model: Model, data: RunData) -> System:
@@ -58,21 +58,21 @@ def build_system(model: Model, data: RunData) -> System:
                 f"model.config.dims.{key} = {dims[key]}, but the tokenizer of the data has {size} "
                 "symbols: leave it out of the recipe."
             )
-    # Two vocabularies have nothing to share, also if they happen to be of one size.
+    # Two vocabularies have nothing to share, even if they happen to have the same size.
     is_joint = data.tokenizers[0] is data.tokenizers[1]
     if dims.setdefault("share_embeddings", is_joint) and not is_joint:
         raise UserError(
             "model.config.dims.share_embeddings = true, but the data has a vocabulary for each "
             "side: leave it out of the recipe, or prepare with a joint vocabulary."
         )
-    # a recipe is the user's own: the code that it names is meant to run
+    # a recipe is written by the user: the code that it names is meant to run
     system = build(model.system, {**model.config, "dims": dims}, "model.config", trust=True)
     system.knobs(**model.knobs)  # a wrong setting should not wait for the end of training
     return system
 
 
 def composed(model: Model, data: RunData) -> System:
-    """The recipe's system made of trained ones, which must share the data's vocabulary.
+    """The recipe's system composed of trained ones, which must share the data's vocabulary.
 
     Models with their own code are trusted if the recipe itself names a system outside hmt.
     """
@@ -111,7 +111,7 @@ class Learner:
         check_lengths(corpus, limit)
         self.stream = BatchStream(corpus, limit, self.seed, position.epoch, position.batch)
 
-    def update(self, step: int, told_to_stop: bool) -> Update:
+    def update(self, step: int, was_signalled: bool) -> Update:
         """Make update `step` of the stage (from 1)."""
         torch.manual_seed(mix(self.seed, "update", step, self.group.rank))
         batches = self.stream.take(self.training.accumulate)
@@ -124,7 +124,7 @@ class Learner:
 
         names = list(losses[0][1])
         sums = [torch.cat([parts[name] for _, parts in losses]).sum() for name in names]
-        together = torch.stack([*sums, torch.full_like(sums[0], float(told_to_stop))])
+        together = torch.stack([*sums, torch.full_like(sums[0], float(was_signalled))])
         self.group.add_up(together)
         *figures, stop = together.tolist()
         norm = self.optimizer.gather()
@@ -143,7 +143,7 @@ class Learner:
         """Add this process's share of a part to the gradient. -> its sentences, their losses"""
         own, weight = share(sentences, self.group.rank, self.group.world)
         batch = collate(self.corpus, own, self.group.device, sentences)
-        # all processes draw alike, so that a part is of one kind however it is divided
+        # all processes draw the same numbers, so that a part is of one kind however it is divided
         with autocast(self.training, self.group.device):
             loss = self.system.training_loss(batch, random.Random(seed))
         self.optimizer.backward(loss.total.sum() * (weight / tokens))

@@ -1,7 +1,7 @@
 """Adam with warm-up and a decaying rate, over one flat gradient buffer.
 
-Weight decay is decoupled from the gradient (AdamW): so does fairseq's `adam`, by which the papers'
-`weight-decay 0.0001` is meant.  It applies to every parameter, as there.
+Weight decay is decoupled from the gradient (AdamW), as in fairseq's `adam`, which the papers'
+`weight-decay 0.0001` refers to. It applies to every parameter, as in fairseq.
 """
 
 import math

@@ -11,7 +11,7 @@ from hmt.training.journal import LOG
 from hmt.training.snapshots import all_snapshots
 
 RECIPE = "recipe.json"
-# What a run that was killed before its recipe was written may have left in training/.
+# Files that a run killed before its recipe was written may have left in training/.
 BEGUN = ("lock", "snapshots")
 
 
@@ -21,28 +21,28 @@ def check_place(directory: Path) -> None:
         if path.is_symlink():
             raise UserError(
                 f"{path} is a symbolic link, which a run does not follow: set output to a "
-                "directory where there is room instead."
+                "directory on that disk instead."
             )
     if directory.is_symlink() and not directory.exists():
-        raise UserError(f"{directory} is a link to nowhere: set another output.")
+        raise UserError(f"{directory} is a broken symbolic link: set another output.")
     if not directory.exists() or _is_run(directory):
         return
     if not directory.is_dir():
         raise UserError(f"{directory} is a file: set output to a new directory.")
     if (directory / WEIGHTS).exists():
         raise UserError(
-            f"{directory} already holds a model and no training of it: "
-            "set another output, or remove it first."
+            f"{directory} already holds a model but not its training state: set another output, or "
+            "remove it first."
         )
     if not _is_hardly_begun(directory):
         raise UserError(
-            f"{directory} holds files that are not a run's, and was left as it is: set output to "
-            "a new or an empty directory."
+            f"{directory} holds files that do not belong to a run, and was left unchanged: set "
+            "output to a new or an empty directory."
         )
 
 
 def _is_run(directory: Path) -> bool:
-    """Whether there is a state, or a recipe as runs write it; other tools use such names too."""
+    """Whether there is a state, or a recipe written by a run; other tools use these names too."""
     folder = directory / "training"
     if any((folder / name).is_file() for name in (STATE, PREVIOUS)):
         return True
@@ -55,7 +55,7 @@ def _is_run(directory: Path) -> bool:
 
 
 def _is_hardly_begun(directory: Path) -> bool:
-    """Whether there is nothing, or only what a run leaves that was killed right at its start."""
+    """Whether there is nothing, or only what a run killed right at its start leaves."""
     folder = directory / "training"
     inside = [p for p in directory.rglob("*") if p != folder]
     return all(
@@ -65,12 +65,12 @@ def _is_hardly_begun(directory: Path) -> bool:
 
 
 def refuse_orphans(directory: Path, *, makes_updates: bool) -> None:
-    """Refuse to start over where the state is missing but the rest of its run is not."""
+    """Refuse to start over if the state is missing but the rest of its run is present."""
     log = directory / LOG
     found = [
         *all_snapshots(directory / "training")[-1:],
         *([log] if log.is_file() and log.stat().st_size else []),
-        # a composed model is not trained: it is made again
+        # a composed model is not trained: it can be made again
         *([directory / WEIGHTS] if makes_updates and (directory / WEIGHTS).exists() else []),
     ]
     if found:

@@ -17,7 +17,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 BUCKET = 1 << 24  # numbers per all-reduce: 64 MB in fp32, large enough to be bound by bandwidth
-# the first process may validate for long while the others wait for it
+# the first process may validate for a long time while the others wait for it
 PATIENCE = timedelta(hours=6)
 
 
@@ -45,7 +45,7 @@ class Group:
         return self.world > 1 and lost
 
     def first_says(self, value: Any) -> Any:
-        """The first process's value, on all of them."""
+        """Broadcast the first process's value to all."""
         if self.world == 1:
             return value
         box = [value]
@@ -55,7 +55,7 @@ class Group:
 
 @contextmanager
 def join() -> Iterator[Group]:
-    """Join the processes that torchrun started, or stand alone."""
+    """Join the processes that torchrun started, or run alone."""
     rank, world = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
     device = torch.device("cpu")
     if torch.cuda.is_available():
@@ -76,7 +76,7 @@ class Interrupt:
     def __init__(self) -> None:
         self.signal: int | None = None
         self.previous: dict[int, Any] = {}
-        # torchrun passes on the Ctrl-C that the terminal has sent to its processes already
+        # torchrun forwards the Ctrl-C that the terminal has already sent to its processes
         self.is_passed_on = int(os.environ.get("WORLD_SIZE", 1)) > 1
 
     def __enter__(self) -> Self:
@@ -120,7 +120,7 @@ def reproducible(threads: int) -> Iterator[None]:
     before = torch.get_deterministic_debug_mode(), settings.fill_uninitialized_memory
     count = torch.get_num_threads()
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    # "warn": an operation that has no reproducible version is still better than no training
+    # "warn": an operation without a reproducible version is still better than no training
     torch.set_deterministic_debug_mode("warn")
     # nothing here reads memory that it did not write, so filling it would only cost time
     settings.fill_uninitialized_memory = False

@@ -15,7 +15,7 @@ PACKAGES = ("hmt", "torch", "numpy", "tokenizers", "safetensors")
 
 
 def provenance(recipe: Recipe) -> dict[str, Any]:
-    """The resolved recipe with everything else that decided the run."""
+    """The resolved recipe and everything else that determined the run."""
     return {
         "recipe": recipe.as_dict(),
         "seed": recipe.seed,
@@ -33,7 +33,7 @@ def publish(
     steps: list[int],
     weights: Path | None,
 ) -> None:
-    """Write the model as a stage's `model` section has it; `weights` may be a file to link to."""
+    """Write the model that a stage's `model` section describes; `weights` may be a file to link."""
     composed = [Path(name).name for name in model.models]
     kind = "composed" if composed else "average" if len(steps) > 1 else "latest"
     facts = {"weights": kind, "steps": steps, "seed": recipe.seed, "commit": source_commit()}
@@ -62,7 +62,7 @@ def _knobs(recipe: Recipe, system: str) -> dict[str, Any]:
 
 
 def _origin(steps: list[int], composed: list[str]) -> str:
-    """Where the weights come from."""
+    """A sentence on where the weights come from."""
     if composed:
         return "those of " + ", ".join(f"`{name}`" for name in composed)
     shown = ", ".join(f"{step:,}" for step in steps)
@@ -79,7 +79,7 @@ def _version(package: str) -> str:
 
 @cache
 def source_commit() -> str | None:
-    """Commit of this source if it is a checkout, marked if files were changed since."""
+    """Commit of this source if it is a checkout, marked if files have changed since."""
     here = Path(__file__)
     # an installed package may lie inside somebody else's repository, which does not track it
     tracked = _git(here.parent, "ls-files", "--error-unmatch", here.name)

@@ -1,4 +1,4 @@
-"""A recipe: everything that decides a training run, read from TOML into frozen dataclasses.
+"""A recipe: everything that determines a training run, read from TOML into frozen dataclasses.
 
 A recipe has one stage, or several `[[stage]]` tables.  Each stage is the recipe's own `[model]` and
 `[training]` with the stage's entries laid over them, and starts from the weights of the one before.
@@ -16,7 +16,7 @@ from hmt.plain import check_depth, from_plain, json_object, to_plain, toml_table
 Table = dict[str, Any]
 PRECISIONS = ("fp32", "bf16", "fp16")
 DECAYS = ("sqrt", "linear")
-# What to do about a key that is missing, see `from_plain`.
+# The remedy for a missing key, see `from_plain`.
 MISSING = "add it to the recipe, or give it with --set {key}=..."
 # Settings of [model] that a stage with another system keeps.
 OF_THE_MODEL = ("languages", "avoids_loops")
@@ -31,12 +31,12 @@ class Data:
 
 @dataclass(frozen=True)
 class Model:
-    """Which system, its Config without the vocabulary sizes (the data has them), its Knobs.
+    """Which system, its Config without the vocabulary sizes (which the data has), its Knobs.
 
     A system that is composed of trained ones names their directories instead of a Config.
     """
 
-    system: str  # a name, or package.module:Class for a system of one's own
+    system: str  # a name, or package.module:Class for a system outside hmt
     config: Table = field(default_factory=dict)
     knobs: Table = field(default_factory=dict)
     models: list[str] = field(default_factory=list)
@@ -133,7 +133,7 @@ class Recipe:
     stages: tuple[Stage, ...]
 
     def as_dict(self) -> Table:
-        """In the shape of a recipe file, so that it can be read again."""
+        """In the format of a recipe file, so that it can be read again."""
         head = {"output": self.output, "seed": self.seed, "data": self.data}
         return dict(to_plain({**head, "stage": self.stages}))
 
@@ -162,7 +162,7 @@ def load_recipe(path: Path | str, overrides: Iterable[str] = ()) -> Recipe:
 
 @dataclass(frozen=True)
 class StageTable:
-    """A [[stage]] as it is written: what differs from the recipe's own tables."""
+    """A [[stage]] as written: what differs from the recipe's own tables."""
 
     model: Table = field(default_factory=dict)
     training: Table = field(default_factory=dict)
@@ -170,7 +170,7 @@ class StageTable:
 
 @dataclass(frozen=True)
 class RecipeTable:
-    """A recipe file as it is written."""
+    """A recipe file as written."""
 
     output: str
     data: Data
@@ -181,7 +181,7 @@ class RecipeTable:
 
 
 def parse_recipe(table: Table) -> Recipe:
-    """Check a recipe's table and lay its stages out in full."""
+    """Check a recipe's table and expand its stages."""
     check_depth(table)
     if not isinstance(table.get("stage", []), list):
         raise UserError("`stage` must be written as one or more [[stage]] tables.")
@@ -211,7 +211,7 @@ def _stage(recipe: RecipeTable, number: int) -> Stage:
         model = {"config": {"dims": dims}, **{k: model[k] for k in OF_THE_MODEL if k in model}}
     merged = {"model": _merge(model, own.model), "training": _merge(training, own.training)}
     if merged["model"].get("models"):
-        # to compose them is all there is to do, unless updates are asked for
+        # composing them is all there is to do, unless updates are requested
         merged["training"] = {"updates": 0, **merged["training"]}
     return from_plain(Stage, merged, missing=MISSING)
 

@@ -8,15 +8,14 @@ from hmt.errors import UserError
 from hmt.training.checkpoint import Position
 from hmt.training.recipe import Training
 
-# Settings that change neither what has been learned so far nor what comes next in a way that
-# would make the result another run's.
+# Settings that may change on resuming: the result is still that of the same run.
 FREE = {
     *("updates", "save_every", "keep", "average_last", "validate_every", "validation_sentences"),
     *("metric", "patience", "log_every", "threads", "tensorboard", "compile"),
     *("model.languages", "model.avoids_loops"),
 }
 
-# What a setting was in a state that was written before the setting existed.
+# What a setting was in a state written before the setting existed.
 DEFAULTS = {
     f"training.{field.name}": field.default
     for field in fields(Training)
@@ -38,7 +37,7 @@ def check_resumable(
     if difference is not None:
         raise UserError(
             f"{directory} was trained up to step {position.step} with {difference}: restore it to "
-            "go on, or set another output."
+            "continue, or set another output."
         )
     limit = recipe["stage"][position.stage]["training"]["updates"]
     if position.stage_step > limit:

@@ -37,7 +37,7 @@ logger = logging.getLogger("hmt.training")
 
 BUSY = "{} is being trained by another run (process {{process}}): wait for it, stop it, or set \
 another output."
-LEFT_BEHIND = 2  # snapshots beyond the state: of a killed run, and of a damaged last state
+LEFT_BEHIND = 2  # snapshots newer than the state: of a killed run, and of a damaged last state
 
 
 class Run:
@@ -48,7 +48,7 @@ class Run:
         self.directory = Path(recipe.output)
         self.folder = self.directory / "training"
         self.position = Position()
-        self.saved: dict[str, Any] | None = None  # what was found, until it is taken up
+        self.saved: dict[str, Any] | None = None  # the state found on disk, until it is used
 
     @property
     def training(self) -> Training:
@@ -56,7 +56,7 @@ class Run:
 
     @property
     def updates(self) -> int:
-        """Of the whole recipe."""
+        """Updates of the whole recipe."""
         return sum(stage.training.updates for stage in self.recipe.stages)
 
     @property
@@ -67,7 +67,7 @@ class Run:
 
     @contextmanager
     def opened(self) -> Iterator[None]:
-        """Lock the directory, find what is there, and start or resume."""
+        """Lock the directory, look for a state, and start or resume."""
         with ExitStack() as held:
             problem = None
             if self.group.is_first:
@@ -77,10 +77,10 @@ class Run:
                     self._open()
                 except UserError as error:
                     problem = str(error)
-            # the others would wait in vain for a first process that has left
+            # the others would wait in vain for a first process that has exited
             if problem := self.group.first_says(problem):
                 raise UserError(problem)
-            # asked of the first, which may be writing the state of a new run by now
+            # the first process decides: it may already be writing the state of a new run
             is_resumed = self.group.first_says(self.saved is not None)
             if is_resumed and not self.group.is_first:
                 self._read_state()
@@ -101,8 +101,8 @@ class Run:
                 f"{here.step}, which would be deleted: restore a later state, or set another "
                 "output."
             )
-        # What a killed run wrote after its last state will be written again, maybe elsewhere; and
-        # a stage that goes on past its former end would not have had a snapshot there.
+        # What a killed run wrote after its last state will be written again, perhaps at other
+        # steps; and a stage that continues past its former end would not have had a snapshot there.
         is_odd = here.stage_step % self.training.save_every != 0 and not self.is_stage_over
         forget_snapshots(
             self.folder, lambda step: step > here.step or (step == here.step and is_odd)
@@ -143,7 +143,7 @@ class Run:
         if saved is not None:
             restore(learner.optimizer, saved["optimizer"], self.folder / checkpoint.STATE)
         elif self.group.is_first and self.position.step == 0 < self.updates:
-            # from here on a run without a state has lost it, and is not taken for a new one
+            # from here on a run without a state has lost it, and is not mistaken for a new one
             self._save_state(learner)
         return learner
 

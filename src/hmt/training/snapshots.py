@@ -8,7 +8,7 @@ NAME = re.compile(r"stage\d+-step\d{9,}\.safetensors", re.ASCII)
 
 
 def snapshot_path(directory: Path, stage: int, step: int) -> Path:
-    """Where the snapshot of a stage (from 0) and a step belongs."""
+    """The path of the snapshot of a stage (from 0) and a step."""
     return directory / "snapshots" / f"stage{stage + 1}-step{step:09d}.safetensors"
 
 
@@ -32,7 +32,7 @@ def step_of(path: Path) -> int:
 
 
 def _is_named_well(path: Path) -> bool:
-    """Whether a run gave this name; a copy such as stage1-step000000004-best is the user's."""
+    """Whether a run chose this name; a copy such as stage1-step000000004-best is the user's."""
     return NAME.fullmatch(path.name) is not None
 
 
@@ -49,6 +49,6 @@ def forget_snapshots(directory: Path, unwanted: Callable[[int], bool]) -> None:
 
 
 def rotate(directory: Path, keep: int) -> None:
-    """Delete all but the last `keep` snapshots, whatever stage they are of."""
+    """Delete all but the last `keep` snapshots, whatever their stage."""
     for path in all_snapshots(directory)[:-keep]:
         path.unlink()

@@ -52,7 +52,7 @@ def train(recipe: Recipe, report: Callable[[Progress], None] | None = None) -> R
     keep_buffers()
     with join() as group, Interrupt() as interrupt:
         data = open_data(recipe)
-        # a mistake in the last stage should not wait until the first has been trained
+        # a mistake in the last stage should not surface only after the first has been trained
         for stage in recipe.stages:
             build_system(stage.model, data)
             autocast(stage.training, group.device)
@@ -84,13 +84,14 @@ def explained(run: Run) -> Iterator[None]:
         step = run.position.step
         if is_out_of_memory(error):
             raise UserError(
-                f"Memory ran out after update {step}; the last checkpoint is kept: free some and "
-                "repeat the command, or begin another run with fewer training.batch_tokens."
+                f"Memory ran out after update {step}; the last checkpoint is kept: free some "
+                "memory and repeat the command, or begin another run with fewer "
+                "training.batch_tokens."
             ) from error
         if run.group.has_lost_a_member(error):
             raise UserError(
                 f"Another process of this run is gone after update {step}; the last checkpoint is "
-                "kept: repeat the command to go on."
+                "kept: repeat the command to continue."
             ) from error
         raise
 

@@ -34,11 +34,11 @@ def measure(
     assert valid is not None, "a recipe that validates opens the split"
     system.eval()
     try:
-        # Streaming calls compiled layers with caches: compiling for that would cost more than it.
+        # Streaming calls layers with caches: compiling them for that would cost more than it saves.
         with torch.compiler.set_stance("force_eager"):
             figures = _losses(system, valid, training, group)
             if chosen := evenly(valid, training.validation_sentences):
-                # the first process alone: streams of one process cannot be shared out
+                # the first process alone: streams cannot be distributed over processes
                 found = (
                     streamed(system, model, valid, chosen, data.tokenizers)
                     if group.is_first
@@ -93,7 +93,7 @@ def note_best(position: Position, training: Training, figures: Mapping[str, floa
         if not training.patience:
             return
         raise UserError(
-            f'training.metric = "{training.metric}" is not among what validation measures: '
+            f'training.metric = "{training.metric}" is not measured by validation; choose one of '
             f"{', '.join(figures)}."
         )
     value = figures[training.metric]

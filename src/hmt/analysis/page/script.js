@@ -8,7 +8,7 @@ let chosen = null;
 const key = (token, state) => `${token}.${state}`;
 const places = new Map(buttons.map((b) => [key(b.dataset.token, b.dataset.state), b]));
 
-// Everything is put in as text, never as markup: the sentence may hold anything.
+// Everything is inserted as text, never as markup: the sentence may contain anything.
 function make(tag, text, parent, kind) {
   const made = document.createElement(tag);
   if (kind) made.className = kind;

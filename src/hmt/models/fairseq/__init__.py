@@ -1,4 +1,4 @@
-"""Models of other programs become model directories of this one."""
+"""Models of other programs, converted into model directories."""
 
 from hmt.models.fairseq.convert import convert_fairseq
 

@@ -17,7 +17,7 @@ from hmt.plain import LIMIT
 
 
 class Inert:
-    """Stands for an object of the training program that is not needed: takes all, does nothing."""
+    """Stands in for an unneeded object of the training program: accepts all, does nothing."""
 
     def __init__(self, *ignored: Any) -> None:
         pass
@@ -39,7 +39,7 @@ HARMLESS = (
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What is needed of a checkpoint: tensors by fairseq's names, and the training arguments."""
+    """The parts of a checkpoint that are needed: tensors by fairseq's names, training arguments."""
 
     path: Path
     tensors: dict[str, Tensor]
@@ -47,7 +47,7 @@ class Checkpoint:
     updates: int | None
 
     def whole(self, name: str, least: int | None = None) -> int:
-        """A setting that must be there and be a whole number, not below `least`."""
+        """A setting that must be present and a whole number, not below `least`."""
         value: Any = self.settings.get(name)
         is_whole = isinstance(value, int) and not isinstance(value, bool)
         if not is_whole or (least is not None and value < least):
@@ -67,7 +67,7 @@ class Checkpoint:
 
 
 def read_checkpoint(path: Path) -> Checkpoint:
-    """Read a checkpoint of fairseq without running anything that is in it."""
+    """Read a checkpoint of fairseq without running anything in it."""
     content = _unpickle(path)
     model = content.get("model") if isinstance(content, dict) else None
     if not isinstance(model, dict) or not model:
@@ -81,7 +81,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
         if not is_plain or tensor.is_quantized or not tensor.dim():
             raise UserError(f'{path} is damaged: its weight "{name}" is not a plain tensor.')
         tensors[str(name)] = tensor.detach()
-    # shared embeddings have three names; what is many times as large is one number, repeated
+    # shared embeddings have three names; anything many times larger is one number, repeated
     if sum(tensor.nbytes for tensor in tensors.values()) > MOST_NAMES * path.stat().st_size:
         raise UserError(f"{path} is damaged: its weights are larger than the whole file.")
     return Checkpoint(path, tensors, _settings(path, content), _updates(content))
@@ -90,25 +90,28 @@ def read_checkpoint(path: Path) -> Checkpoint:
 def _unpickle(path: Path) -> Any:
     if not path.is_file():
         raise UserError(f"There is no checkpoint {path}; name a .pt file that fairseq wrote.")
-    # mypy wants callables here; a pair of a class and the name that it answers to is documented
+    # mypy expects callables here; pairs of a class and the name it stands for are documented
     allowed: list[Any] = [argparse.Namespace, *((Inert, name) for name in HARMLESS)]
     try:
         _check_archive(path)
         with torch.serialization.safe_globals(allowed), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about old formats, which are why we are here
+            warnings.simplefilter("ignore")  # about old formats, which this function is for
             return torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         named = re.search(r"GLOBAL (\S+)", str(error))
         if named is None:
-            raise UserError(f"{path} is damaged or not a checkpoint of fairseq.") from None
+            raise UserError(
+                f"{path} is damaged or not a checkpoint of fairseq; give a .pt file that fairseq "
+                "wrote."
+            ) from None
         raise UserError(
-            f"{path} wants to create or call {named[1]}, which is not among the "
-            "harmless parts of a checkpoint, and was not loaded; save it again with only "
+            f"{path} asks to create or call {named[1]}, which is not a harmless "
+            "part of a checkpoint, and was not loaded; save it again with only "
             '"args" and "model" if you trust its origin.'
         ) from None
     except UserError:
         raise
-    except Exception as error:  # a damaged file makes the unpickler stumble in any way
+    except Exception as error:  # a damaged file can make the unpickler raise anything
         raise UserError(
             f"{path} is damaged or not a checkpoint of fairseq ({type(error).__name__}); "
             "copy or download it again."
@@ -116,7 +119,7 @@ def _unpickle(path: Path) -> Any:
 
 
 def _check_archive(path: Path) -> None:
-    """Refuse an archive that unfolds to more than its size: torch does not compress."""
+    """Refuse an archive that decompresses to more than its size: torch does not compress."""
     if zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:
             if sum(entry.file_size for entry in archive.infolist()) > path.stat().st_size:
@@ -146,7 +149,7 @@ def _plain(part: Any) -> dict[str, Any]:
 
 
 def _updates(content: dict[str, Any]) -> int | None:
-    """How many updates the model was trained for, if it says so."""
+    """How many updates the model was trained for, if recorded."""
     history = content.get("optimizer_history")
     last = history[-1] if isinstance(history, list) and history else None
     updates = last.get("num_updates") if isinstance(last, dict) else None

@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor
 
 from hmt.errors import UserError
-from hmt.files import drafting, refuse_occupied, refuse_special
+from hmt.files import drafting, read_text, refuse_occupied
 from hmt.models.directory import CONFIG, LANGUAGE, Card, ModelConfig, describe, write_model
 from hmt.models.fairseq.checkpoint import Checkpoint, read_checkpoint
 from hmt.models.fairseq.weights import Weights, check_supported, transformer
@@ -21,9 +21,9 @@ from hmt.text.tokenizer import Tokenizer, bpe_tokenizer_from_codes, word_tokeniz
 
 log = logging.getLogger(__name__)
 
-# Row 0 says "do not select", row 1 "select"; its input is [state : mean of the source states].
+# Row 0 means "do not select", row 1 "select"; its input is [state : mean of the source states].
 SELECTION = "decoder.transition_proj.weight"
-# Settings under which wait-k models of that time keep their k.
+# Settings in which wait-k models of that time store their k.
 LAGS = ("waitk_lagging", "waitk")
 OVERWRITES = " #fairseq:overwrite"
 CAUSAL = (
@@ -100,38 +100,25 @@ def selection(rows: Tensor) -> Tensor:
 
 def read_dictionary(path: Path) -> list[str]:
     """Symbols of a fairseq dictionary file in order; its four special ones are implied. (V - 4,)"""
+    text = read_text(path)
+    if not text:
+        raise UserError(f"The dictionary {path} is empty; give the dict.txt of fairseq-preprocess.")
     symbols = []
-    refuse_special(path)
-    try:
-        with path.open(encoding="utf-8") as file:
-            for number, line in enumerate(file, 1):
-                entry = line.rstrip().removesuffix(OVERWRITES)
-                symbol, _, count = entry.rpartition(" ")
-                if not symbol or not count.isdecimal():
-                    raise UserError(
-                        f'Line {number} of {path} is not "symbol count"; give the dict.txt '
-                        "that fairseq-preprocess wrote."
-                    )
-                symbols.append(symbol)
-    except OSError as error:
-        raise UserError(f"The dictionary {path} cannot be read: {error.strerror}.") from None
-    except UnicodeDecodeError:
-        raise UserError(f"The dictionary {path} is not UTF-8 text.") from None
-    if not symbols:
-        raise UserError(f"The dictionary {path} is empty.")
+    for number, line in enumerate(text.removesuffix("\n").split("\n"), 1):
+        symbol, _, count = line.rstrip().removesuffix(OVERWRITES).rpartition(" ")
+        if not symbol or not count.isdecimal():
+            raise UserError(
+                f'Line {number} of {path} is not "symbol count"; give the dict.txt '
+                "that fairseq-preprocess wrote."
+            )
+        symbols.append(symbol)
     # Some tools write the special symbols into the file too.
     return symbols[4:] if tuple(symbols[:4]) == SPECIALS else symbols
 
 
 def make_tokenizers(dictionaries: tuple[list[str], list[str]], codes: Path | None) -> Tokenizers:
     """Word vocabularies, or pieces by subword-nmt's codes; one object if both sides are equal."""
-    lines: list[str] | None = None
-    if codes is not None:
-        refuse_special(codes)
-        try:
-            lines = codes.read_text(encoding="utf-8").split("\n")
-        except (OSError, UnicodeDecodeError) as error:
-            raise UserError(f"The codes {codes} cannot be read as text: {error}.") from None
+    lines = None if codes is None else read_text(codes).split("\n")
 
     def make(symbols: list[str]) -> Tokenizer:
         return (

@@ -14,7 +14,7 @@ from hmt.models.fairseq.checkpoint import Checkpoint
 
 # Written by fairseq into every checkpoint, but no part of the model.
 IGNORED = re.compile(r"(en|de)coder\.(version|embed_positions\.(_float_tensor|weights))")
-# A setting that must be off, and what the model would be with it.
+# Settings that must be off, and what they would make of the model.
 MUST_BE_OFF = {
     "encoder_learned_pos": "learned positions",
     "decoder_learned_pos": "learned positions",
@@ -26,7 +26,7 @@ MUST_BE_OFF = {
     "cross_self_attention": "joint self- and cross-attention",
     "no_cross_attention": "no cross-attention",
 }
-# The same seen from the weights, and what else has no place.
+# The same by names of weights, and other parts that are not supported.
 FOREIGN = {
     "embed_positions": "learned positions",
     "layernorm_embedding": "layer norms on its embeddings",
@@ -45,7 +45,7 @@ OLD_NORMS = {
 
 
 def check_supported(checkpoint: Checkpoint) -> None:
-    """Refuse what our Transformer is not."""
+    """Refuse what our Transformer does not support."""
     settings = checkpoint.settings
     for name, what in MUST_BE_OFF.items():
         if settings.get(name) not in (None, False, 0, "", "False"):
@@ -67,7 +67,7 @@ def _refuse(checkpoint: Checkpoint, what: str) -> None:
 
 
 class Weights:
-    """Tensors of a checkpoint, taken out one by one; what is left at the end has no place."""
+    """Tensors of a checkpoint, taken out one by one; any that are left at the end are an error."""
 
     def __init__(self, checkpoint: Checkpoint) -> None:
         self.checkpoint = checkpoint
@@ -92,15 +92,16 @@ class Weights:
         path = self.checkpoint.path
         if name not in self._left:
             raise UserError(
-                f"{path} lacks the weight {name}: it is damaged, or no Transformer for translation."
+                f"{path} lacks the weight {name}: it is damaged, or not a Transformer for "
+                "translation."
             )
         tensor = self._left[name]
         if not tensor.is_floating_point() or not torch.isfinite(tensor).all():
-            raise UserError(f"{path} is damaged: its weight {name} is not all finite numbers.")
+            raise UserError(f"{path} is damaged: its weight {name} is not all finite.")
         return tensor.float()
 
     def take(self, name: str) -> Tensor:
-        """A tensor in single precision, which is then done with."""
+        """Remove and return a tensor in single precision."""
         tensor = self.peek(name)
         del self._left[name]
         return tensor
@@ -125,7 +126,7 @@ class Weights:
         return weight, bias
 
     def finish(self) -> None:
-        """Refuse a checkpoint that holds more than was taken."""
+        """Refuse a checkpoint with tensors that were not taken."""
         if not self._left:
             return
         name = sorted(self._left)[0]

@@ -10,7 +10,7 @@ const $ = (id) => document.getElementById(id);
 const all = (selector) => document.querySelectorAll(selector);
 const { body, documentElement: root } = document;
 const query = new URLSearchParams(location.search);
-// In the hash it is never sent as an address; that of a link to a room may be.
+// The hash is never sent to the server; a link to a room has its token in the query.
 const token = new URLSearchParams(location.hash.slice(1)).get("token") ?? query.get("token");
 const zero = performance.now();
 const TRACE = 120; // quarters of a second
@@ -70,8 +70,8 @@ function connect(room) {
 	own.on("state", (name, detail) => {
 		if (own !== live) return;
 		state(name);
-		if (detail === 4408 || detail === 1000) say("The session has ended; the next word begins a new one.");
-		if (detail === 4409) say("The session goes on in another window.");
+		if (detail === 4408 || detail === 1000) say("The session has ended; the next word starts a new one.");
+		if (detail === 4409) say("The session continues in another window.");
 		if (name !== "live") return;
 		say("");
 		if (room) share(room, own.session.hmt.room_token);
@@ -97,7 +97,7 @@ function openRail(part) {
 	if (!isInside) opener = document.activeElement;
 	$("rail").dataset.open = part;
 	$("tune").ariaExpanded = part === "dial";
-	if (part) $("rail-close").focus(); // which is there only where the rail is a sheet
+	if (part) $("rail-close").focus(); // visible only where the rail is a sheet
 	else if (isInside) opener?.focus({ preventScroll: true });
 }
 $("tune").onclick = () => openRail($("rail").dataset.open === "dial" ? "" : "dial");
@@ -202,7 +202,7 @@ addEventListener("input", ({ target: { id, value, checked } }) => {
 	if (id === "show-source") $("rows").classList.toggle("alone", !checked);
 	if (id === "theme") root.dataset.theme = value;
 	if (id === "size") root.style.setProperty("--scale", value);
-	if (id === "theme" || id === "size") localStorage.setItem(`hmt.${id}`, value); // last: it may be forbidden
+	if (id === "theme" || id === "size") localStorage.setItem(`hmt.${id}`, value); // last: storage may be forbidden
 });
 $("size").value = root.style.getPropertyValue("--scale") || 1;
 $("theme").value = root.dataset.theme ?? "auto";
@@ -219,7 +219,7 @@ function share(room, guest) {
 $("make-room").onclick = () => {
 	const room = roomName();
 	query.set("room", room);
-	history.replaceState(null, "", `?${query}${location.hash}`); // loaded again, it is the same room
+	history.replaceState(null, "", `?${query}${location.hash}`); // reloading stays in the same room
 	share(room);
 	$("link-listen").focus();
 	connect(room);

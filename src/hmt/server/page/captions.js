@@ -27,7 +27,7 @@ class RollUp {
 
 	word(part, attributes) {
 		this.line ??= this.roll(attributes);
-		const isRest = !/^\s/u.test(part); // of a word, which stays with it
+		const isRest = !/^\s/u.test(part); // of a word, which stays together
 		this.line.append(this.line.textContent && !isRest ? ` ${part.trim()}` : part.trim());
 		if (isRest || this.line.childNodes.length < 2 || this.fits()) return;
 		this.line.lastChild.remove();

@@ -1,12 +1,12 @@
-// The JavaScript client of `hmt serve`: words in, a translation that only grows out.
+// The JavaScript client of `hmt serve`: words in, an append-only translation out.
 // Events: state, heard, tentative, delta (joined without spaces they are the text), done, waiting, updated,
-// notice, problem. A lost connection is taken up again: no word is lost, none is shown twice.
+// notice, problem. A lost connection is resumed: no word is lost, none is shown twice.
 
 const CHUNK = 100; // words in a message
 const SILENCE_MS = 40_000; // the server sends a heartbeat every 15 s
 const FIRST_WAIT_MS = 400;
 const MOST_WAIT_MS = 15_000;
-// Over, not lost: see the table in docs/serve.md.
+// Close codes of sessions that are over: see docs/serve.md.
 const OVER = [1000, 4400, 4401, 4403, 4404, 4408, 4409, 4413];
 
 export const words = (text) => text.split(/\s+/u).filter(Boolean);
@@ -60,7 +60,7 @@ export class Translator {
 			const part = list.slice(at, at + CHUNK);
 			this.keep("append", {}, this.settings.echo ? { text: `${part.join(" ")} ` } : { words: part });
 		}
-		if (!this.settings.echo) this.hear(list); // or the server says them again
+		if (!this.settings.echo) this.hear(list); // else the server echoes them
 	}
 
 	// A recogniser's whole guess of one utterance; its first `committed` words are final.
@@ -82,7 +82,7 @@ export class Translator {
 		this.send({ type: "session.close" });
 		clearTimeout(this.timer);
 		clearTimeout(this.watch);
-		this.leaving = true; // the last words still come
+		this.leaving = true; // the last words are still coming
 		this.become("closed");
 	}
 
@@ -109,7 +109,7 @@ export class Translator {
 		this.emit("heard", list);
 	}
 
-	// A server that knows nothing of the session needs the words and text of its sentence.
+	// A server that does not know the session needs the words and text of its open sentence.
 	resume() {
 		const { resumeToken: token, n: after, accepted: source_seq, shown, sentence, offset } = this;
 		const unsent = this.unanswered.flatMap((message) => message.words ?? []).length;
@@ -131,13 +131,13 @@ export class Translator {
 		this.become("live");
 		this.send({ type: "session.update", session: { hmt: this.settings } });
 		this.unanswered.forEach((message) => this.send(message));
-		if (this.leaving) this.close(); // said before, over a connection that was lost
+		if (this.leaving) this.close(); // sent before, over a connection that was lost
 	}
 
 	lost(code, reason) {
 		clearTimeout(this.watch);
 		this.socket = null;
-		const isLost = this.moves || this.retryAfter || reason === "stalled"; // a network that was too slow
+		const isLost = this.moves || this.retryAfter || reason === "stalled"; // the network was too slow
 		if (OVER.includes(code) && !isLost) {
 			this.forget();
 			return this.leaving || this.become("closed", code);

@@ -11,7 +11,7 @@ export class Dial {
 		Object.assign(this, { main, fold, told, send, controls: {}, moved: {} });
 	}
 
-	// What can be chosen is shown: the two that matter in front, the others in the fold.
+	// The two knobs that matter most in front, the others in the fold.
 	show(knobs) {
 		const box = this.fold.lastElementChild;
 		this.controls = {};
@@ -60,7 +60,7 @@ export class Dial {
 		for (const [name, { usual }] of Object.entries(this.controls)) this.move(name, usual);
 	}
 
-	// The server says what it took, and from when.
+	// The server reports what it accepted, and when it applies.
 	applied(values, applies) {
 		for (const name in values) if (!(name in this.moved)) this.set(name, values[name]);
 		const parts = Object.entries(applies).map(([name, when]) =>

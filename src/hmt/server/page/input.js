@@ -11,7 +11,7 @@ export const SAMPLES = {
 		Das Buch hat 300 Seiten, und ich habe erst 50 gelesen.`,
 };
 
-// Words that are handed on one after another, or as fast as `isFree` lets them.
+// Words passed on one after another, or as fast as `isFree` allows.
 export class Pace {
 	constructor(give, isFree, changed) {
 		Object.assign(this, { give, isFree, changed, queue: [], hurries: false, speed: 1, playing: false });

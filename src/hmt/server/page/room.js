@@ -1,4 +1,4 @@
-// Listening to a room: one stream of events, taken up again for ever.
+// Listening to a room: one stream of events, resumed whenever it breaks.
 
 import { words } from "./client.js";
 
@@ -8,7 +8,7 @@ export function listen(room, { heard, tentative, delta: wrote, done, state }, tr
 	const token = new URLSearchParams(location.search).get("token");
 	if (token) query.set("token", token);
 	let attempts = 0, last = -1, count = 0; // which sentence is shown, and how many characters of it
-	// What is shown, perhaps by another server, is left out.
+	// Text already shown, perhaps from another server, is skipped.
 	const write = (text, sentence, offset = 0) => {
 		if (sentence < last) return;
 		if (sentence > last) [last, count] = [sentence, 0];
@@ -57,7 +57,7 @@ export function listen(room, { heard, tentative, delta: wrote, done, state }, tr
 	open();
 }
 
-// A name that can be read out: nothing looks alike.
+// A name that can be read aloud: no characters that look alike.
 export function roomName() {
 	const letters = "abcdefghjkmnpqrstuvwxyz23456789";
 	return Array.from(crypto.getRandomValues(new Uint8Array(8)), (byte) => letters[byte % letters.length]).join("");

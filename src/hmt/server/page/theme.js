@@ -1,4 +1,4 @@
-// Before the first paint, so that nothing flashes.
+// Runs before the first paint, so that nothing flashes.
 try {
 	const { dataset, style } = document.documentElement;
 	dataset.theme = localStorage.getItem("hmt.theme") ?? "auto";

@@ -16,7 +16,7 @@ export const language = (code) => code ? { lang: code, dir: RTL.test(code) ? "rt
 
 export const calm = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 
-// Four inks; the palest has a contrast of 4.5:1. Without a number the ink is full.
+// Four inks; the palest has a contrast of 4.5:1. Without a number the ink is darkest.
 const ink = (confidence) => `c${1 + [0.9, 0.75, 0.6].filter((step) => (confidence ?? 1) < step).length}`;
 
 export class Transcript {
@@ -75,7 +75,7 @@ export class Transcript {
 		const { row } = this;
 		if (!row) return null;
 		const own = source ? words(source) : row.source.map(({ text }) => text);
-		if (row.source.length < own.length) this.heard(own.slice(row.source.length)); // came too late to hear it
+		if (row.source.length < own.length) this.heard(own.slice(row.source.length)); // joined too late to hear it
 		const rest = row.source.splice(own.length);
 		for (const { node } of rest) node.remove();
 		row.record = record;
@@ -147,7 +147,7 @@ export class Transcript {
 		row.target.push(word);
 	}
 
-	// Words heard since the last write are underlined: the wait that one can see.
+	// Words heard since the last write are underlined: the wait made visible.
 	mark(row, read = 0) {
 		row.read = Math.max(row.read, read);
 		row.source.forEach(({ node }, k) => node.classList.toggle("ahead", k >= row.read));
