@@ -19,7 +19,7 @@ from hmt.files import drafting, replacing
 from hmt.model.segmenter import Segmenter
 from hmt.models.directory import load_segmenter, load_system, read_config, write_segmenter
 from hmt.models.model import PRETRAINED
-from hmt.models.weights import unshared
+from hmt.models.weights import unshared, write_weights
 from hmt.plain import to_plain
 from hmt.text.tokenizer import word_tokenizer
 from hmt.training import load_recipe
@@ -225,6 +225,14 @@ def test_a_segmenter_of_another_vocabulary_or_of_none_is_refused(tmp_path: Path)
     model = save(tmp_path / "m", lively("wait-k").float())
     (model / "model.safetensors").replace(tmp_path / "segmenter.safetensors")
     with pytest.raises(UserError, match="does not hold a segmenter"):
+        load_segmenter(tmp_path, 20)
+    write_weights(tmp_path / "segmenter.safetensors", {"words.weight": torch.tensor(1.0)})
+    with pytest.raises(UserError, match="does not hold a segmenter"):
+        load_segmenter(tmp_path, 20)
+    # 16,384 wide: its weights would take gigabytes, of which the file has none
+    tensors = {"words.weight": torch.zeros(20, 6), "border.weight": torch.zeros(1, 16_384)}
+    write_weights(tmp_path / "segmenter.safetensors", tensors)
+    with pytest.raises(UserError, match=r"segmenter\.safetensors: .* they lack"):
         load_segmenter(tmp_path, 20)
 
 

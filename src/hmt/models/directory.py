@@ -14,13 +14,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from hmt.errors import UserError
 from hmt.files import link, write_atomically
 from hmt.limits import DIMS
 from hmt.model.segmenter import Segmenter
-from hmt.models.outline import outline
+from hmt.models.outline import outline, unallocated
 from hmt.models.weights import (
     check_fit,
     count_parameters,
@@ -188,12 +186,11 @@ def load_segmenter(directory: Path, vocabulary: int) -> Segmenter | None:
     if not path.exists():
         return None
     shapes = shapes_of(path)
-    width = shapes.get("words.weight", (0, 0))[-1]
-    memory = shapes.get("border.weight", (0, 0))[-1]
+    width, memory = ((shapes.get(name) or (0,))[-1] for name in ("words.weight", "border.weight"))
     least, most = DIMS["width"]
     if not all(least <= size <= most for size in (width, memory)):
         raise UserError(f"{path} does not hold a segmenter; remove it, or make it anew.")
-    with torch.device("meta"):
+    with unallocated():
         expected = Segmenter(vocabulary, width, memory)
     check_fit(expected, shapes, str(path))
     segmenter = Segmenter(vocabulary, width, memory)
@@ -220,7 +217,9 @@ def read_config(directory: Path) -> ModelConfig:
     except OSError as error:  # a name that is too long, a folder that may not be read
         raise UserError(f"{directory} cannot be opened ({error.strerror}).") from None
     if not is_there:
-        raise UserError(f"{directory} is not a model directory: it has no {CONFIG}.")
+        raise UserError(
+            f"{directory} is not a model directory: it has no {CONFIG}; name one that hmt wrote."
+        )
     try:
         values = json_object(path.read_text(encoding="utf-8"))
         if "format" in values and values["format"] != FORMAT:

@@ -1,5 +1,7 @@
 """A system without its weights: their names and shapes only, at no cost in memory."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -11,8 +13,15 @@ from hmt.systems.contract import System
 
 def outline(name: str, config: dict[str, Any]) -> System:
     """A system on torch's `meta` device; for hmt's own systems, whose code is known."""
-    with torch.device("meta"), _Unfilled():
+    with unallocated():
         return build(name, config)
+
+
+@contextmanager
+def unallocated() -> Iterator[None]:
+    """Whatever is built in this context has names and shapes but no numbers."""
+    with torch.device("meta"), _Unfilled():
+        yield
 
 
 class _Unfilled(TorchFunctionMode):

@@ -130,7 +130,7 @@ class Session:
         sentence = self._live.sentence
         stream = self._last_stream if sentence is None else sentence.stream
         if stream is None:
-            raise UserError("The session has not been given any words yet.")
+            raise UserError("The session has not been given any words yet: push some first.")
         return stream
 
     @property
@@ -139,7 +139,7 @@ class Session:
         if self._live.sentence is not None:
             return self._live.sentence.record(self._live.number)
         if self._live.record is None:
-            raise UserError("The session has not been given any words yet.")
+            raise UserError("The session has not been given any words yet: push some first.")
         return self._live.record
 
     def close(self) -> None:
