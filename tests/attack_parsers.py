@@ -36,7 +36,8 @@ from hmt.evaluation.points import read_points
 from hmt.evaluation.records import read_records
 from hmt.evaluation.talks import Held, Sentence
 from hmt.metrics.instance import instance_of
-from hmt.models.directory import read_config
+from hmt.model.segmenter import Segmenter
+from hmt.models.directory import load_segmenter, read_config, write_segmenter
 from hmt.models.fairseq.checkpoint import read_checkpoint
 from hmt.models.fairseq.convert import import_system, read_dictionary
 from hmt.models.model import PRETRAINED
@@ -259,6 +260,9 @@ def parsers() -> dict[str, Parser]:
         "checkpoint": Parser(_saved(), _checkpoint),
         "state": Parser(_state(), load_state),
         "weights": Parser(_weights_file(), _weights),
+        "segmenter": Parser(
+            _segmenter_file(), lambda path: load_segmenter(path.parent, 9), "segmenter.safetensors"
+        ),
     }
 
 
@@ -327,6 +331,12 @@ def _weights_file() -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         write_weights(Path(folder) / "w", {"a": torch.zeros(3, 2), "b": torch.ones(1)})
         return (Path(folder) / "w").read_bytes()
+
+
+def _segmenter_file() -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        write_segmenter(Path(folder), Segmenter(9, width=2, memory=2))
+        return (Path(folder) / "segmenter.safetensors").read_bytes()
 
 
 # ---- the attack
