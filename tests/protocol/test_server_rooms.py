@@ -21,6 +21,7 @@ from websockets.asyncio.client import connect
 
 from hmt.models.model import Model
 from hmt.server.tokens import EVERYBODY, Tokens
+from hmt.server.transcripts import Transcript
 
 
 @pytest.fixture(scope="module")
@@ -361,3 +362,19 @@ def test_a_link_with_a_token_lets_listen_and_nothing_else(model: Model, tmp_path
 
     with serving(model, token_file=file) as server:
         asyncio.run(run(server))
+
+
+def test_the_last_cue_reaches_who_follows_captions() -> None:
+    """Planted bug: what is written while the part before it is on its way, and the room closes."""
+
+    async def run() -> list[str]:
+        script = Transcript("aula", "yy", None)
+        script._add("txt", "first\n")
+        parts = []
+        async for part in script.read("txt", True, lambda: len(script._parts["txt"]) > 1):
+            parts.append(part)
+            if len(parts) == 1:
+                script._add("txt", "last\n")
+        return parts
+
+    assert asyncio.run(run()) == ["first\n", "last\n"]

@@ -102,11 +102,12 @@ class Transcript:
         """Everything so far; with `follows` whatever comes, until the room closes."""
         parts, at = self._parts[kind], 0
         while True:
+            is_last = not follows or is_over()  # before the last part is taken, not after
             new = parts[at:]
             at += len(new)
             if new:
                 yield "".join(new)
-            if not follows or is_over():
+            if is_last:
                 return
             await asyncio.sleep(POLL_SECONDS)
 
