@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ pytest.importorskip("msgspec", reason="the extra `serve` is not installed")
 pytest.importorskip("httpx")
 
 import httpx
+from caption_readers import read_srt, read_vtt
 from live_process import Process, process, save_small_model
 from live_server import WORDS, piped
 from websockets.asyncio.client import connect
@@ -214,5 +216,8 @@ def test_everybody_is_told_and_goes_on_after_a_restart(tmp_path: Path) -> None:
         speaker.check(model)
     expected = " ".join(sentence.strip() for sentence in speakers[0].sentences)
     assert [reader.text for reader in readers] == [expected] * 2
-    cues = (tmp_path / "aula.yy.txt").read_text()
-    assert cues.split() == expected.split(), "both servers wrote captions, and each word once"
+    text = (tmp_path / "aula.yy.txt").read_text()
+    assert text.split() == expected.split(), "both servers wrote captions, and each word once"
+    cues = read_srt((tmp_path / "aula.yy.srt").read_text())
+    assert cues == read_vtt((tmp_path / "aula.yy.vtt").read_text())
+    assert all(one.end_ms < next.start_ms for one, next in pairwise(cues)), "in one order"
