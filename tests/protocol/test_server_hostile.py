@@ -6,7 +6,7 @@ import json
 import logging
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -65,8 +65,7 @@ def test_a_message_that_waits_is_not_taken_again_over_a_newer_connection(model: 
             (session,) = server.service.sessions
             goes_on = hold_up(session)
             await first.append(" ".join(words) + " ", seq=2)
-            while not session._taking.locked():
-                await asyncio.sleep(0.01)
+            await until(session._taking.locked)
             async with talking(server, "resume=1") as second:
                 token = created["hmt"]["resume_token"]
                 await second.send("session.resume", hmt={"token": token, "after": first_n(first)})
@@ -82,6 +81,10 @@ def test_a_message_that_waits_is_not_taken_again_over_a_newer_connection(model: 
 
     with serving(model) as server:
         asyncio.run(run(server))
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    assert await asyncio.to_thread(eventually, holds)
 
 
 def hold_up(session: Any) -> asyncio.Event:
@@ -292,8 +295,7 @@ def test_sessions_without_words_are_given_up_before_others(model: Model) -> None
         for _ in range(6):
             async with talking(server) as stranger:
                 stranger.websocket.transport.abort()
-            while any(session.lost_at is None for session in server.service.sessions):
-                await asyncio.sleep(0.01)
+            await until(lambda: all(s.lost_at is not None for s in server.service.sessions))
         figures = server.service.measure().decode()
         assert 'hmt_sessions{model="xx-yy"} 0.0' in figures and "hmt_lost_sessions 3.0" in figures
         async with talking(server, "resume=1") as talk:
@@ -338,8 +340,7 @@ def test_readers_of_growing_captions_count_and_leave(model: Model) -> None:
                     texts = follower.aiter_text()  # forgotten, it would hang up
                     assert await anext(texts)
                     assert (await client.get(url)).status_code == 429
-                while server.service.listeners._counts:
-                    await asyncio.sleep(0.05)
+                await until(lambda: not server.service.listeners.total)
                 assert (await client.get(url)).status_code == 200
             rooms = server.url.replace("realtime/translations", "rooms")
             async with connect(f"{rooms}/aula") as reader:
@@ -347,8 +348,8 @@ def test_readers_of_growing_captions_count_and_leave(model: Model) -> None:
                 await reader.send("not asked for")
                 assert server.service.rooms.listeners == 1
                 reader.transport.abort()
-            assert await asyncio.to_thread(eventually, lambda: not server.service.rooms.listeners)
-            assert not server.service.listeners._counts
+            await until(lambda: not server.service.rooms.listeners)
+            await until(lambda: not server.service.listeners.total)
 
     with serving(model, listeners_per_address=1) as server:
         asyncio.run(run(server))
