@@ -203,8 +203,8 @@ async def drain(first: Process, restart: Callable[[], AbstractContextManager[Pro
 
 
 def test_everybody_is_told_and_goes_on_after_a_restart(tmp_path: Path) -> None:
-    """Planted bugs: readers in a room are told that all is done (1000), not to come back; words
-    that came after the signal are accepted and lost."""
+    """Planted bugs: readers in a room are told that all is done (1000), not to come back; they are
+    cut off before the last words."""
     folder = save_small_model(tmp_path / "small")
     options = ["--limit", f"per_address={2 * SESSIONS}", "--captions", str(tmp_path)]
     options += ["--languages", "xx:yy"]
