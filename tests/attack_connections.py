@@ -142,13 +142,12 @@ async def carry_out(
 
 
 async def attack(server: Running, seconds: float, draw: random.Random) -> list[str]:
-    """Every byte once, however long it takes; then several cuts of one session at random bytes."""
-    end = time.monotonic() + seconds
+    """Every byte once, however long it takes; then `seconds` of several cuts of one session."""
     plans = await every_byte(server)
     draw.shuffle(plans)
     sessions, cuts, wrong = await carry_out(server, plans)
     print(f"every byte: {sessions} sessions, {cuts} cuts, {len(wrong)} wrong", flush=True)
-    passed = await length(server)
+    passed, end = await length(server), time.monotonic() + seconds
     sessions, cuts, more = await carry_out(server, again_and_again(draw, passed), end)
     print(f"again and again: {sessions} sessions, {cuts} cuts, {len(more)} wrong", flush=True)
     return wrong + more

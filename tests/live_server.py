@@ -129,8 +129,9 @@ class Talk:
     async def code(self) -> int:
         """Take everything until the server closes; with which code it did."""
         try:
-            while True:
-                await self.next()
+            async with asyncio.timeout(120):  # heartbeats would go on for ever
+                while True:
+                    await self.next()
         except ConnectionClosed as closed:
             return closed.rcvd.code if closed.rcvd else 1006
 

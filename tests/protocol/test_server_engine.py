@@ -16,7 +16,7 @@ from live_server import WORDS, Running, Talk, eventually, piped, serving, small_
 from websockets.asyncio.client import connect
 
 from hmt.models.model import Model
-from hmt.server.channels import Channel, End, Failed, Mark, Output, Text, Word
+from hmt.server.channels import Channel, End, Failed, Mark, Output, Sentence, Text, Word
 from hmt.server.conductor import FIRST_SLOTS, Conductor
 from hmt.streaming.engine import Engine
 from hmt.systems.stream import Stream
@@ -85,6 +85,18 @@ def test_a_long_paste_delays_others_by_at_most_two_rounds(model: Model) -> None:
     assert stage.run(other) <= expected + 2
     assert stage.text(other) == alone.text(channel)
     assert paste.queued > 9_000
+
+
+def test_words_that_wait_are_dropped_unread(model: Model) -> None:
+    """As `clear` promises. Planted bug: they are translated before the sentence is dropped."""
+    stage = Stage(model)
+    channel = stage.open()
+    channel.put([Word(word, None, 0.0) for word in ("Nolu", "ka.", "Besi", "tarum.")])
+    stage.step()
+    assert channel.skip() == 3
+    channel.put([Mark("end")])
+    stage.run(channel)
+    assert not any(isinstance(output, Sentence) for output in stage.heard[channel])
 
 
 def test_a_speaker_who_pauses_does_not_delay_the_translation(model: Model) -> None:

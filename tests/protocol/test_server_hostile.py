@@ -6,7 +6,7 @@ import json
 import logging
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,7 @@ from hmt.server.rooms import Rooms
 from hmt.server.settings import Limits
 from hmt.server.tokens import EVERYBODY, Tokens
 
+INIT = {"type": "init", "protocol_version": 1, "source_lang": "xx", "target_lang": "yy"}
 SECONDS = 90  # machines of continuous integration are slow
 
 
@@ -64,8 +65,7 @@ def test_a_message_that_waits_is_not_taken_again_over_a_newer_connection(model: 
             (session,) = server.service.sessions
             goes_on = hold_up(session)
             await first.append(" ".join(words) + " ", seq=2)
-            while not session._taking.locked():
-                await asyncio.sleep(0.01)
+            await until(session._taking.locked)
             async with talking(server, "resume=1") as second:
                 token = created["hmt"]["resume_token"]
                 await second.send("session.resume", hmt={"token": token, "after": first_n(first)})
@@ -81,6 +81,10 @@ def test_a_message_that_waits_is_not_taken_again_over_a_newer_connection(model: 
 
     with serving(model) as server:
         asyncio.run(run(server))
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    assert await asyncio.to_thread(eventually, holds)
 
 
 def hold_up(session: Any) -> asyncio.Event:
@@ -147,6 +151,30 @@ def test_a_body_that_does_not_come_is_not_waited_for() -> None:
 
     assert asyncio.run(ask(True)) == 200
     assert asyncio.run(ask(False)) == 408
+
+
+def test_who_has_sent_a_whole_body_may_stay() -> None:
+    """As the readers of a room do. Planted bug: they are cut off when the time for bodies is up."""
+    seen: list[str] = []
+
+    async def wait(scope: Any, receive: Any, send: Any) -> None:
+        seen.extend([(await receive())["type"], (await receive())["type"]])
+
+    async def run() -> None:
+        messages = [("http.request", 0.0), ("http.disconnect", 0.5)]
+
+        async def receive() -> Any:
+            kind, seconds = messages.pop(0)
+            await asyncio.sleep(seconds)
+            return {"type": kind}
+
+        async def send(message: Any) -> None:
+            raise AssertionError(message)
+
+        await WholeBodies(wait, seconds=0.2)({"type": "http"}, receive, send)
+
+    asyncio.run(run())
+    assert seen == ["http.request", "http.disconnect"]
 
 
 def asked(server: Running, request: bytes) -> bytes:
@@ -221,6 +249,40 @@ def test_messages_are_taken_only_so_fast(model: Model) -> None:
         assert asyncio.run(run(server)) > 1
 
 
+def test_messages_of_recognisers_are_taken_only_so_fast(model: Model) -> None:
+    async def run(server: Running) -> float:
+        url = server.url.replace("v1/realtime/translations", "sidecar/alignatt")
+        async with connect(url) as websocket:
+            await websocket.send(json.dumps(INIT))
+            start = time.monotonic()
+            for _ in range(16):
+                await websocket.send("{")
+            for _ in range(17):
+                await websocket.recv()
+            return time.monotonic() - start
+
+    with serving(model, messages_per_second=10, burst_messages=5) as server:
+        assert asyncio.run(run(server)) > 1
+
+
+def test_characters_that_disguise_text_are_removed(server: Running) -> None:
+    """Marks that turn other people's text round, and control characters; no word is lost by it."""
+
+    async def run() -> Talk:
+        async with talking(server) as talk:
+            await talk.send("session.update", session={"hmt": {"echo": True}})
+            await talk.append("\u202eNolu\u0007 k\u2066a\x1b[2J\u200f. ")
+            await talk.send("session.input_text.append", words=["b\x00esi\u202d."])
+            await talk.finish()
+            return talk
+
+    talk = asyncio.run(run())
+    heard = "".join(event["delta"] for event in talk.of("session.input_transcript.delta"))
+    assert heard.split() == ["Nolu", "ka[2J.", "besi."]
+    sources = [event["hmt"]["source"] for event in talk.of("session.output_transcript.done")]
+    assert " ".join(sources) == "Nolu ka[2J. besi."
+
+
 def test_sessions_without_words_are_given_up_before_others(model: Model) -> None:
     """Planted bug: whoever connects and leaves often enough drives out those who lost a network."""
 
@@ -233,8 +295,7 @@ def test_sessions_without_words_are_given_up_before_others(model: Model) -> None
         for _ in range(6):
             async with talking(server) as stranger:
                 stranger.websocket.transport.abort()
-            while any(session.lost_at is None for session in server.service.sessions):
-                await asyncio.sleep(0.01)
+            await until(lambda: all(s.lost_at is not None for s in server.service.sessions))
         figures = server.service.measure().decode()
         assert 'hmt_sessions{model="xx-yy"} 0.0' in figures and "hmt_lost_sessions 3.0" in figures
         async with talking(server, "resume=1") as talk:
@@ -279,8 +340,7 @@ def test_readers_of_growing_captions_count_and_leave(model: Model) -> None:
                     texts = follower.aiter_text()  # forgotten, it would hang up
                     assert await anext(texts)
                     assert (await client.get(url)).status_code == 429
-                while server.service.listeners._counts:
-                    await asyncio.sleep(0.05)
+                await until(lambda: not server.service.listeners.total)
                 assert (await client.get(url)).status_code == 200
             rooms = server.url.replace("realtime/translations", "rooms")
             async with connect(f"{rooms}/aula") as reader:
@@ -288,8 +348,8 @@ def test_readers_of_growing_captions_count_and_leave(model: Model) -> None:
                 await reader.send("not asked for")
                 assert server.service.rooms.listeners == 1
                 reader.transport.abort()
-            assert await asyncio.to_thread(eventually, lambda: not server.service.rooms.listeners)
-            assert not server.service.listeners._counts
+            await until(lambda: not server.service.rooms.listeners)
+            await until(lambda: not server.service.listeners.total)
 
     with serving(model, listeners_per_address=1) as server:
         asyncio.run(run(server))
@@ -297,13 +357,12 @@ def test_readers_of_growing_captions_count_and_leave(model: Model) -> None:
 
 def test_a_broken_recogniser_is_answered_and_a_silent_one_leaves(model: Model) -> None:
     """Planted bug: a binary frame is our fault, with a traceback."""
-    init = {"type": "init", "protocol_version": 1, "source_lang": "xx", "target_lang": "yy"}
     update = {"type": "update", "seq": 1, "words": [["Nolu", 0.0, None]], "is_final": True}
 
     async def run(server: Running) -> None:
         url = server.url.replace("v1/realtime/translations", "sidecar/alignatt")
         async with connect(url) as websocket:
-            await websocket.send(json.dumps(init))
+            await websocket.send(json.dumps(INIT))
             assert json.loads(await websocket.recv())["type"] == "init_ok"
             long = {**update, "words": [["x" * 5000, 0.0, None]]}
             for broken in (b"\x00\x01", "{", "[]", json.dumps(long), json.dumps({"type": "x"})):

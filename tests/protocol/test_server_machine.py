@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("starlette", reason="the extra `serve` is not installed")
 pytest.importorskip("msgspec", reason="the extra `serve` is not installed")
 
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
 from live_server import Running, Talk, eventually, serving, small_model
@@ -173,6 +173,7 @@ def test_any_order_of_messages(server: Running) -> None:
             stateful_step_count=12,
             deadline=None,
             derandomize=True,
+            phases=(Phase.generate,),  # to shrink what failed would take many minutes
             suppress_health_check=list(HealthCheck),
         ),
     )

@@ -1,13 +1,8 @@
 """`hmt serve` as a process: killed and started again, told to go away, a port that is taken."""
 
 import asyncio
-import contextlib
-import re
 import signal
 import socket
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,59 +10,22 @@ import pytest
 pytest.importorskip("starlette", reason="the extra `serve` is not installed")
 pytest.importorskip("msgspec", reason="the extra `serve` is not installed")
 
-from live_server import Talk, piped, small_model
-from model_directories import save
+from live_process import Process, process, save_small_model
+from live_server import Talk, piped
 from websockets.asyncio.client import connect
 
 from hmt.models.model import Model, load
 from hmt.server.client import Client
-from hmt.text.tokenizer import Tokenizer
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    model = small_model()
-    assert isinstance(model.source_tokenizer, Tokenizer)
-    folder = tmp_path_factory.mktemp("models") / "small"
-    return save(folder, model.system, model.source_tokenizer, knobs={"threshold": 0.4})
+    return save_small_model(tmp_path_factory.mktemp("models") / "small")
 
 
 @pytest.fixture(scope="module")
 def model(folder: Path) -> Model:
     return load(folder)
-
-
-class Process:
-    """A server as an operator starts it."""
-
-    def __init__(self, folder: Path, port: int = 0) -> None:
-        command = [sys.executable, "-m", "hmt", "serve", f"xx-yy={folder}", "--port", str(port)]
-        options = ["--delay-ms", "1000000", "--drain-seconds", "30"]
-        self.popen = subprocess.Popen([*command, *options], stderr=subprocess.PIPE, text=True)
-        self.said = ""
-        assert self.popen.stderr is not None
-        for line in self.popen.stderr:
-            self.said += line
-            if found := re.search(r"http://127.0.0.1:(\d+)/", line):
-                self.port = int(found[1])
-                return
-        self.popen.wait()
-
-    @property
-    def url(self) -> str:
-        return f"ws://127.0.0.1:{self.port}/v1/realtime/translations"
-
-
-@contextlib.contextmanager
-def process(folder: Path, port: int = 0) -> Iterator[Process]:
-    running = Process(folder, port)
-    try:
-        yield running
-    finally:
-        running.popen.kill()
-        running.popen.wait()
-        assert running.popen.stderr is not None
-        running.popen.stderr.close()
 
 
 async def _read(client: Client) -> None:
@@ -119,7 +77,7 @@ def test_a_server_that_is_told_to_go_lets_sentences_end(folder: Path, model: Mod
 
     with process(folder) as running:
         asyncio.run(run(running))
-        assert running.popen.wait(timeout=90) in (0, -signal.SIGTERM)
+        assert running.popen.wait(timeout=90) == -signal.SIGTERM, "as a shell expects it: 143"
 
 
 def test_what_strangers_send_does_not_fill_the_log(folder: Path) -> None:

@@ -4,6 +4,8 @@ import asyncio
 import hashlib
 import html
 import json
+import os
+import time
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -16,11 +18,14 @@ pytest.importorskip("msgspec", reason="the extra `serve` is not installed")
 pytest.importorskip("httpx")
 
 import httpx
+from caption_readers import read_srt, read_vtt
 from live_server import Running, Talk, piped, serving, small_model, talking
 from websockets.asyncio.client import connect
 
 from hmt.models.model import Model
 from hmt.server.tokens import EVERYBODY, Tokens
+from hmt.server.transcripts import Files, Shelf, Transcript
+from hmt.streaming.events import Written
 
 
 @pytest.fixture(scope="module")
@@ -132,6 +137,29 @@ def test_captions_are_files_that_grow(server: Running) -> None:
     assert (folder / "hall.yy.vtt").read_text() == vtt.text
     assert get(f"{base}.exe").status_code == 404
     assert get(f"{server.http}/v1/rooms/nowhere/captions.vtt?track=zz").status_code == 404
+
+
+def test_captions_of_a_room_that_begins_again_go_on(tmp_path: Path) -> None:
+    """After a restart, or a room's ten minutes without a speaker. Planted bug: both its files
+    begin a second time at cue 1 and at 0 seconds, which players refuse or sort in between."""
+    for text in (" Nolu", " Besi"):
+        script = Transcript("aula", "yy", Shelf(tmp_path))
+        script.write([Written(0, 0.0, text, 1, 1, None, 0.0, is_whole=True)])
+        script.flush()
+        os.utime(tmp_path / "aula.yy.srt", (time.time() - 60,) * 2)
+    cues = read_srt((tmp_path / "aula.yy.srt").read_text())
+    assert cues == read_vtt((tmp_path / "aula.yy.vtt").read_text())
+    assert len(cues) == 2 and 60_000 <= cues[1].start_ms - cues[0].end_ms < 90_000
+
+
+@pytest.mark.parametrize("found", [b"", b"\xff\x00", b"9\n00:00:01,000 --> soon\n", None])
+def test_captions_behind_a_file_of_others_begin_at_nothing(tmp_path: Path, found: Any) -> None:
+    """Planted bugs: a pipe is waited for; what is no cue is read as one."""
+    if found is None:
+        os.mkfifo(tmp_path / "aula.yy.srt")
+    else:
+        (tmp_path / "aula.yy.srt").write_bytes(found)
+    assert Files(Shelf(tmp_path), "aula.yy").last_cue() == (0, 0)
 
 
 def test_captions_that_cannot_be_written_stop_nobody(model: Model, tmp_path: Path) -> None:
@@ -361,3 +389,19 @@ def test_a_link_with_a_token_lets_listen_and_nothing_else(model: Model, tmp_path
 
     with serving(model, token_file=file) as server:
         asyncio.run(run(server))
+
+
+def test_the_last_cue_reaches_who_follows_captions() -> None:
+    """Planted bug: what is written while the part before it is on its way, and the room closes."""
+
+    async def run() -> list[str]:
+        script = Transcript("aula", "yy", None)
+        script._add("txt", "first\n")
+        parts = []
+        async for part in script.read("txt", True, lambda: len(script._parts["txt"]) > 1):
+            parts.append(part)
+            if len(parts) == 1:
+                script._add("txt", "last\n")
+        return parts
+
+    assert asyncio.run(run()) == ["first\n", "last\n"]

@@ -57,6 +57,11 @@ class Guests:
         self._counts[address] += 1
         return True
 
+    @property
+    def total(self) -> int:
+        """Of all addresses."""
+        return self._counts.total()
+
     def leave(self, address: str) -> None:
         """Count one less."""
         self._counts[address] -= 1

@@ -11,6 +11,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from hmt.server.access import address_of, grant_of, has_good_origin, service_of
 from hmt.server.rooms import KINDS, Room
+from hmt.server.service import Service
 from hmt.server.transcripts import MEDIA
 
 PING_SECONDS = 15
@@ -88,7 +89,7 @@ async def socket(websocket: WebSocket) -> None:
     except TurnedAwayError as error:
         await websocket.close(error.close, str(error)[:120])
         return
-    sending = asyncio.create_task(_send(websocket, room, kinds))
+    sending = asyncio.create_task(_send(websocket, service, room, kinds))
     try:
         while (await websocket.receive())["type"] != "websocket.disconnect":
             pass  # readers send nothing, but only receiving shows that they have left
@@ -98,12 +99,13 @@ async def socket(websocket: WebSocket) -> None:
         service.listeners.leave(address)
 
 
-async def _send(websocket: WebSocket, room: Room, kinds: frozenset[str]) -> None:
+async def _send(websocket: WebSocket, service: Service, room: Room, kinds: frozenset[str]) -> None:
     with contextlib.suppress(WebSocketDisconnect, RuntimeError):
         async with contextlib.aclosing(room.follow(_after(websocket), kinds)) as events:
             async for item in events:
                 await websocket.send_text(item.json)
-        await websocket.close(1000, "closed")
+        code = 1012 if service.is_draining else 1000  # come back, or there is no more
+        await websocket.close(code, "closed")
 
 
 async def captions(request: Request) -> Response:

@@ -76,6 +76,16 @@ class Snapshot(Struct):
     tracks: dict[str, Shown]
 
 
+EVENTS: dict[str, type[Struct]] = {
+    "snapshot": Snapshot,
+    "delta": RoomDelta,
+    "sentence": RoomSentence,
+    "tentative": RoomTentative,
+    "cue": RoomCue,
+    "state": RoomState,
+}
+
+
 class Item:
     """One event of a room, encoded once for all readers."""
 

@@ -15,6 +15,7 @@ from hmt.server.client_secrets import SecretAsked
 from hmt.server.libre import Asked
 from hmt.server.messages import AnyClientEvent
 from hmt.server.replies import AnyServerEvent
+from hmt.server.rooms import EVENTS
 
 INFO = {"title": "hmt serve", "version": __version__}
 JSON = "application/json"
@@ -28,44 +29,76 @@ def _anything(kind: type) -> dict[str, Any]:
     return {"description": "Any value."}
 
 
+def _ref(*path: str) -> dict[str, str]:
+    return {"$ref": "/".join(("#", *path))}
+
+
+def _channel(address: str, messages: Iterable[str], **more: Any) -> dict[str, Any]:
+    return {
+        "address": address,
+        "messages": {name: _ref("components", "messages", name) for name in messages},
+        **more,
+    }
+
+
+def _operation(action: str, channel: str, messages: Iterable[str]) -> dict[str, Any]:
+    return {
+        "action": action,
+        "channel": _ref("channels", channel),
+        "messages": [_ref("channels", channel, "messages", name) for name in messages],
+    }
+
+
+def _room_message(event: str, kind: type) -> dict[str, Any]:
+    """A room's event as it goes over a WebSocket."""
+    properties = {
+        "id": {"type": "integer"},
+        "event": {"enum": [event]},
+        "data": _ref("components", "schemas", kind.__name__),
+    }
+    payload = {"type": "object", "required": list(properties), "properties": properties}
+    return {"name": event, "payload": payload}
+
+
 @cache
 def asyncapi() -> dict[str, Any]:
-    """The WebSocket protocol."""
+    """The WebSocket protocols: a session, and a room for those who read along."""
     clients, servers = get_args(AnyClientEvent), get_args(AnyServerEvent)
+    rooms = {kind.__name__: (event, kind) for event, kind in EVENTS.items()}
     _, components = msgspec.json.schema_components(
-        [*clients, *servers], schema_hook=_anything, ref_template="#/components/schemas/{name}"
+        [*clients, *servers, *EVENTS.values()],
+        schema_hook=_anything,
+        ref_template="#/components/schemas/{name}",
     )
     messages = {
         kind.__name__: {
             "name": kind.__struct_config__.tag,
-            "payload": {"$ref": f"#/components/schemas/{kind.__name__}"},
+            "payload": _ref("components", "schemas", kind.__name__),
         }
         for kind in (*clients, *servers)
     }
-
-    def operation(action: str, kinds: tuple[type, ...]) -> dict[str, Any]:
-        return {
-            "action": action,
-            "channel": {"$ref": "#/channels/translations"},
-            "messages": [
-                {"$ref": f"#/channels/translations/messages/{kind.__name__}"} for kind in kinds
-            ],
-        }
-
+    received, sent = ([kind.__name__ for kind in kinds] for kinds in (clients, servers))
+    parameters = {"room": {"description": "The name of a room."}}
     return {
         "asyncapi": "3.0.0",
         "info": INFO,
+        "defaultContentType": JSON,
         "channels": {
-            "translations": {
-                "address": "/v1/realtime/translations",
-                "messages": {name: {"$ref": f"#/components/messages/{name}"} for name in messages},
-            }
+            "translations": _channel("/v1/realtime/translations", messages),
+            "rooms": _channel("/v1/rooms/{room}", rooms, parameters=parameters),
         },
         "operations": {
-            "receive": operation("receive", clients),
-            "send": operation("send", servers),
+            "receive": _operation("receive", "translations", received),
+            "send": _operation("send", "translations", sent),
+            "tell": _operation("send", "rooms", rooms),
         },
-        "components": {"messages": messages, "schemas": components},
+        "components": {
+            "messages": {
+                **messages,
+                **{name: _room_message(*known) for name, known in rooms.items()},
+            },
+            "schemas": components,
+        },
     }
 
 

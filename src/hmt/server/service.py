@@ -23,6 +23,7 @@ logger = logging.getLogger("hmt.server")
 
 TICK_SECONDS = 0.1
 RETRY_SECONDS = 20
+READER_SECONDS = 3.0  # for readers in rooms to get the last words when the server goes away
 
 
 class BusyError(Exception):
@@ -106,6 +107,9 @@ class Service:
         while (self.sessions or self.sockets) and time.monotonic() < end:
             await asyncio.sleep(TICK_SECONDS)
         self.rooms.close()
+        end = time.monotonic() + READER_SECONDS
+        while self.listeners.total and time.monotonic() < end:
+            await asyncio.sleep(TICK_SECONDS)
 
     def why_not_ready(self) -> str | None:
         """The reason in one line, or None if all is well."""

@@ -3,8 +3,11 @@
 import asyncio
 import logging
 import os
+import re
+import stat
 import time
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -20,6 +23,8 @@ MOST_ENTRIES = 20_000  # of each kind: six hours of speech
 MOST_RECORDS = 2000
 SNAPSHOT_SENTENCES = 2
 POLL_SECONDS = 0.25
+LAST_BYTES = 4096  # of a file, in which its last cue is
+SRT_HEAD = re.compile(r"(?m)^(\d{1,9})\n[\d:,]+ --> (\d{2,9}):(\d\d):(\d\d),(\d{3})$")
 MEDIA = {
     "vtt": "text/vtt",
     "srt": "application/x-subrip",
@@ -36,15 +41,17 @@ class Transcript:
         self.sentence = 0
         self.open_text = ""
         self.is_closed = False
-        self._started = time.monotonic()
+        self._files = None if shelf is None else Files(shelf, f"{room}.{language}")
+        # a file that another process began goes on: its cues stay in order
+        before, before_ms = (0, 0) if self._files is None else self._files.last_cue()
+        self._started = time.monotonic() - before_ms / 1000
         self._written_ms = 0
         self._gate = WordGate()
-        self._captions = Captions()
+        self._captions = Captions(cues_before=before)
         self._note = f"{room} {language}"
         self._parts: dict[str, list[str]] = {kind: [] for kind in MEDIA}
         self._parts["vtt"].append(vtt_header(self._note))
         self._texts: list[str] = []
-        self._files = None if shelf is None else Files(shelf, f"{room}.{language}")
 
     def elapsed_ms(self) -> int:
         """Milliseconds since this language was added to the room."""
@@ -102,11 +109,12 @@ class Transcript:
         """Everything so far; with `follows` also what comes, until the room closes."""
         parts, at = self._parts[kind], 0
         while True:
+            is_last = not follows or is_over()  # before the last part is taken, not after
             new = parts[at:]
             at += len(new)
             if new:
                 yield "".join(new)
-            if not follows or is_over():
+            if is_last:
                 return
             await asyncio.sleep(POLL_SECONDS)
 
@@ -160,6 +168,23 @@ class Files:
             _write(path, os.O_APPEND, (header if is_new else "") + text)
         except OSError as error:
             self._complain(path, error)
+
+    def last_cue(self) -> tuple[int, int]:
+        """The number of the last cue on disk, and the time of the file now, in milliseconds."""
+        path = self._folder / f"{self._stem}.srt"
+        with suppress(OSError):
+            handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            with os.fdopen(handle, "rb") as file:
+                status = os.fstat(handle)
+                if stat.S_ISREG(status.st_mode):
+                    file.seek(max(0, status.st_size - LAST_BYTES))
+                    cues = SRT_HEAD.findall(file.read().decode(errors="replace"))
+                    age = max(0.0, time.time() - status.st_mtime)
+                    if cues:
+                        number, hours, minutes, seconds, thousandths = map(int, cues[-1])
+                        end = ((60 * hours + minutes) * 60 + seconds) * 1000 + thousandths
+                        return number, end + round(1000 * age)
+        return 0, 0
 
     def show(self, text: str) -> None:
         """Replace the file of the lines currently shown."""

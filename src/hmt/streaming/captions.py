@@ -64,7 +64,13 @@ class Captions:
     """Events in, finished cues out."""
 
     def __init__(
-        self, width: int = 42, height: int = 2, timing: str = "live", offset_ms: int = 0
+        self,
+        width: int = 42,
+        height: int = 2,
+        timing: str = "live",
+        offset_ms: int = 0,
+        *,
+        cues_before: int = 0,
     ) -> None:
         if not 10 <= width <= 200 or not 1 <= height <= 4:
             raise UserError(
@@ -78,7 +84,7 @@ class Captions:
         self._layout = Layout(width, height)
         self._first_ms = self._last_ms = 0  # of the words in the layout
         self._shown_until = -GAP_MS
-        self._count = 0
+        self._count = cues_before
 
     def take(self, event: Event) -> list[Cue]:
         """The cues that this event completes."""
