@@ -22,7 +22,8 @@ def read_srt(text: str) -> list[ReadCue]:
     for number, block in enumerate(text.split("\n\n")[:-1], 1):
         head, times, *lines = block.split("\n")
         assert head == str(number)
-        cues.append(_cue(times, SRT_TIME, lines))
+        assert not any(re.search(r"<[/a-zA-Z]|[{}]", line) for line in lines), "no markup"
+        cues.append(_cue(times, SRT_TIME, [line.replace("\u2060", "") for line in lines]))
     return cues
 
 

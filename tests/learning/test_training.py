@@ -664,7 +664,7 @@ def test_average_of_a_run_and_its_mistakes(data: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="not an empty directory"):
         average_models([run], tmp_path / "mean", 3)
     save_file({"x": torch.zeros(1)}, tmp_path / "x.safetensors")
-    with pytest.raises(UserError, match="another model"):
+    with pytest.raises(UserError, match="not the same model"):
         average([*snapshots, tmp_path / "x.safetensors"])
     (tmp_path / "y.safetensors").write_text("no")
     with pytest.raises(UserError, match="not a readable"):
