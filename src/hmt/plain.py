@@ -107,7 +107,7 @@ def _dots(line: str) -> int:
 
 def check_depth(values: Any) -> None:
     """Refuse deeply nested tables: any recursion through them would overflow the stack."""
-    level = [values]
+    level = [values] if isinstance(values, dict | list) else []
     for _ in range(DEPTH):
         inner = (item.values() if isinstance(item, dict) else item for item in level)
         level = [item for item in chain.from_iterable(inner) if type(item) in (dict, list)]

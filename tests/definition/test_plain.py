@@ -123,7 +123,15 @@ def test_what_is_written_is_read_again() -> None:
     assert to_plain({"a": (Part(1), 2)}) == {"a": [{"size": 1}, 2]}
 
 
-@pytest.mark.parametrize(("text", "reason"), [("{", "not JSON"), ("[1]", r"\[1\], not a JSON")])
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("{", "not JSON"),
+        ("[1]", r"\[1\], not a JSON"),
+        ("7", "7, not a JSON"),
+        ("null", "null, not a JSON"),
+    ],
+)
 def test_what_is_no_json_object_is_named(text: str, reason: str) -> None:
     with pytest.raises(UserError, match=reason):
         json_object(text)

@@ -557,3 +557,30 @@ def test_an_explanation_without_a_written_state_is_refused() -> None:
         text = json.dumps({**values, "target_tokens": [{**token, "states": states}]})
         with pytest.raises(UserError, match=r'"see" needs one state that is selected'):
             Explanation.from_json(text)
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({"settings": {"lower": float("nan")}}, "not finite"),
+        ({"source_tokens": [{"text": "a", "word": 7}]}, '"a" belongs to no word'),
+        ({"source_tokens": []}, "moment outside of 0 to 0"),
+        ({"target_words": []}, '"see" belongs to no word'),
+        ({"moment": 2}, "moment outside of 0 to 1"),
+        ({"reads": -1}, "moment outside of 0 to 1"),
+    ],
+)
+def test_an_explanation_that_does_not_fit_together_is_refused(
+    changed: dict[str, Any], reason: str
+) -> None:
+    """Planted bug: indices beyond the sentence while the page is drawn."""
+    state = {"moment": changed.get("moment", 1), "role": "selected", "confidence": 0.9}
+    token = {"text": "see", "word": 0, "reads": changed.get("reads", 1), "states": [state]}
+    values: dict[str, Any] = {"source": "a", "prediction": "see", "reference": None}
+    values |= {"source_words": ["a"], "source_tokens": [{"text": "a", "word": 0}]}
+    values |= {"target_words": ["see"], "target_tokens": [token]}
+    values |= {"settings": {}, "attention": "", "format": 1}
+    assert Explanation.from_json(json.dumps({**values, "target_tokens": []}))
+    values |= {key: value for key, value in changed.items() if key not in ("moment", "reads")}
+    with pytest.raises(UserError, match=reason):
+        Explanation.from_json(json.dumps(values))

@@ -81,6 +81,25 @@ class Explanation:
     attention: str  # which attention is shown; "" if it is not known
     format: int = FORMAT
 
+    def check(self) -> None:
+        """Refuse what does not fit together: states, words and moments of another sentence."""
+        length = len(self.source_tokens)
+        for token in self.target_tokens:
+            if sum(state.role == SELECTED for state in token.states) != 1:
+                raise UserError(f"{shortened(token.text)} needs one state that is {SELECTED}.")
+            moments = [token.reads, *(state.moment for state in token.states)]
+            if not 0 <= min(moments) <= max(moments) <= length or not length:
+                raise UserError(f"{shortened(token.text)} has a moment outside of 0 to {length}.")
+        sides = (self.source_tokens, self.source_words), (self.target_tokens, self.target_words)
+        for tokens, words in sides:
+            for each in tokens:
+                if each.word is not None and not 0 <= each.word < len(words):
+                    raise UserError(f"{shortened(each.text)} belongs to no word of the sentence.")
+        try:
+            json.dumps(self.settings, allow_nan=False)
+        except ValueError:
+            raise UserError('"settings" holds a number that is not finite.') from None
+
     def to_json(self) -> str:
         """One JSON object."""
         return json.dumps(dataclasses.asdict(self), ensure_ascii=False, allow_nan=False)
@@ -94,9 +113,7 @@ class Explanation:
                 given = shortened(values.get("format"))
                 raise UserError(f"it has format {given}, this version reads {FORMAT}.")
             explanation = from_plain(cls, values)
-            for token in explanation.target_tokens:
-                if sum(state.role == SELECTED for state in token.states) != 1:
-                    raise UserError(f"{shortened(token.text)} needs one state that is {SELECTED}.")
+            explanation.check()
             return explanation
         except UserError as error:
             reason = str(error).rstrip(".")
