@@ -6,9 +6,9 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import uvicorn
 from lively import lively_hmt
@@ -23,6 +23,9 @@ from hmt.server.service import Offer, Service
 from hmt.server.settings import Limits, Settings
 from hmt.server.tokens import Tokens
 from hmt.text.tokenizer import train_bpe
+
+if TYPE_CHECKING:
+    import httpx  # only some of the tests need it
 
 TEXT = [
     "Nolu ka, besi tarum!",
@@ -169,3 +172,15 @@ def piped(model: Model, words: list[str], ends: set[int] = frozenset(), **knobs:
         if n in ends:
             text += session.pause()
     return text + session.pause()
+
+
+async def server_sent_events(response: "httpx.Response") -> AsyncIterator[tuple[int, str, Any]]:
+    """The events of an answer, as (id, name, data)."""
+    fields: dict[str, str] = {}
+    async for line in response.aiter_lines():
+        if line and not line.startswith(":"):
+            name, _, value = line.partition(": ")
+            fields[name] = value
+        elif fields:
+            yield int(fields["id"]), fields["event"], json.loads(fields["data"])
+            fields = {}

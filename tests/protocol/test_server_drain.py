@@ -25,7 +25,7 @@ pytest.importorskip("httpx")
 import httpx
 from caption_readers import read_srt, read_vtt
 from live_process import Process, process, save_small_model
-from live_server import WORDS, piped
+from live_server import WORDS, piped, server_sent_events
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
@@ -149,14 +149,8 @@ async def read_server_sent_events(reader: Reader, port: int) -> None:
         httpx.AsyncClient(timeout=SECONDS) as client,
         client.stream("GET", url, headers=headers) as response,
     ):
-        fields: dict[str, str] = {}
-        async for line in response.aiter_lines():
-            if line and not line.startswith(":"):
-                name, _, value = line.partition(": ")
-                fields[name] = value
-            elif fields:
-                reader.take(int(fields["id"]), fields["event"], json.loads(fields["data"]))
-                fields = {}
+        async for event in server_sent_events(response):
+            reader.take(*event)
 
 
 async def until(holds: Callable[[], bool]) -> None:

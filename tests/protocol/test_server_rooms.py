@@ -19,7 +19,7 @@ pytest.importorskip("httpx")
 
 import httpx
 from caption_readers import read_srt, read_vtt
-from live_server import Running, Talk, piped, serving, small_model, talking
+from live_server import Running, Talk, piped, server_sent_events, serving, small_model, talking
 from websockets.asyncio.client import connect
 
 from hmt.models.model import Model
@@ -63,17 +63,11 @@ async def listen(server: Running, room: str, after: str = "", count: int = 3) ->
         client.stream("GET", url, headers=headers) as response,
     ):
         assert response.headers["content-type"].startswith("text/event-stream")
-        fields: dict[str, str] = {}
-        async for line in response.aiter_lines():
-            if line and not line.startswith(":"):
-                name, _, value = line.partition(": ")
-                fields[name] = value
-            elif fields:
-                found.append((int(fields["id"]), fields["event"], json.loads(fields["data"])))
-                fields = {}
-                count -= found[-1][1] == "sentence"
-                if count <= 0:
-                    return found
+        async for event in server_sent_events(response):
+            found.append(event)
+            count -= event[1] == "sentence"
+            if count <= 0:
+                return found
     return found
 
 

@@ -30,11 +30,11 @@ class Segmentation:
 
     def opens_sentence(self, word: str) -> bool:
         """Hear the next word; return whether a new sentence begins with it."""
-        tokens = spoken_tokens(self._tokenizer, word)
-        if not tokens or self._is_written:
+        if self._is_written or not (tokens := spoken_tokens(self._tokenizer, word)):
             return False
         is_first = self._memory is None
+        if is_first and word.lstrip(OPENING)[:1].isupper():
+            self._is_written = True
+            return False
         probability, self._memory = self._segmenter.hear(tokens, self._memory)
-        if is_first:
-            self._is_written = word.lstrip(OPENING)[:1].isupper()
         return not is_first and probability >= LEAST_BORDER
