@@ -367,6 +367,25 @@ def test_gradients_stay_in_one_buffer_and_are_clipped() -> None:
         optimizer.step(step)
 
 
+def test_muon_makes_the_update_of_each_stacked_matrix_orthogonal() -> None:
+    """Planted bugs: orthogonal as one matrix instead of three; not scaled as AdamW's updates."""
+    torch.manual_seed(0)
+    layer = nn.Linear(8, 24)
+    before, bias = layer.weight.detach().clone(), layer.bias.detach().clone()
+    training = Training(updates=9, learning_rate=0.1, warmup=0, optimizer="muon")
+    optimizer = Optimizer(layer.parameters(), training, ALONE, [(layer.weight, 3)])
+    optimizer.backward((layer(torch.randn(50, 8)) * torch.linspace(0.5, 2, 24)).pow(2).sum())
+    optimizer.gather()
+    optimizer.step(1)
+    for change in ((before - layer.weight.detach()) / 0.1).view(3, 8, 8):
+        singular = torch.linalg.svdvals(change)
+        assert 0.6 < float(singular.min() / (0.2 * 8**0.5)) < 1.3  # five steps come close to 1
+        assert 0.6 < float(singular.max() / (0.2 * 8**0.5)) < 1.3
+        assert float(change.pow(2).mean().sqrt()) == pytest.approx(0.2, rel=0.2)
+    # AdamW updates what Muon does not: by the rate in its first step
+    torch.testing.assert_close((layer.bias.detach() - bias).abs(), torch.full((24,), 0.1))
+
+
 # ---- the loop
 
 

@@ -28,7 +28,7 @@ from hmt.training.batches import (
 )
 from hmt.training.checkpoint import Position
 from hmt.training.data import RunData, check_vocabulary
-from hmt.training.optimizer import Optimizer, autocast
+from hmt.training.optimizer import Optimizer, autocast, matrices_of_layers
 from hmt.training.processes import Group
 from hmt.training.recipe import Model, Training
 
@@ -106,7 +106,7 @@ class Learner:
         self.system = system.to(group.device).train()
         if training.compile:
             compile_layers(system)
-        self.optimizer = Optimizer(system.parameters(), training, group)
+        self.optimizer = Optimizer(system.parameters(), training, group, matrices_of_layers(system))
         limit = training.batch_tokens
         check_lengths(corpus, limit)
         self.stream = BatchStream(corpus, limit, self.seed, position.epoch, position.batch)

@@ -1,17 +1,19 @@
-"""Adam with warm-up and a decaying rate, over one flat gradient buffer.
+"""Adam, or Muon beside it, with warm-up and a decaying rate, over one flat gradient buffer.
 
 Weight decay is decoupled from the gradient (AdamW), as in fairseq's `adam`, which the papers'
 `weight-decay 0.0001` refers to. It applies to every parameter, as in fairseq.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from hmt.errors import UserError
+from hmt.systems.contract import System
+from hmt.training.muon import Muon, Stacked
 from hmt.training.processes import Group
 from hmt.training.recipe import Training
 
@@ -43,10 +45,27 @@ def autocast(training: Training, device: torch.device) -> torch.autocast:
     return torch.autocast(device.type, dtype=dtype, enabled=dtype is not None)
 
 
-class Optimizer:
-    """Gradients in one buffer, summed over processes, clipped, then an AdamW step."""
+def matrices_of_layers(system: System) -> Iterator[Stacked]:
+    """The matrices that Muon updates, each with the number of projections stacked in it."""
+    layers = (layer for part in system.parts for layer in (*part.encoder, *part.decoder))
+    for layer in layers:
+        for name, module in layer.named_modules():
+            if isinstance(module, nn.Linear) and module.weight.requires_grad:
+                rows, columns = module.weight.shape
+                stacked = rows // columns if name.endswith(".project") else 1
+                yield module.get_parameter("weight"), stacked
 
-    def __init__(self, parameters: Iterable[nn.Parameter], training: Training, group: Group):
+
+class Optimizer:
+    """Gradients in one buffer, summed over processes, clipped, then a step."""
+
+    def __init__(
+        self,
+        parameters: Iterable[nn.Parameter],
+        training: Training,
+        group: Group,
+        matrices: Iterable[Stacked] = (),  # of the layers; where Muon is chosen it updates them
+    ):
         self.training, self.group = training, group
         self.parameters = [p for p in parameters if p.requires_grad]
         # every gradient is a view of one buffer for the whole run: nothing is allocated per step,
@@ -58,16 +77,20 @@ class Optimizer:
         for p in self.parameters:
             p.grad = self.gradient[at : at + p.numel()].view_as(p)
             at += p.numel()
-        self.adam = torch.optim.AdamW(
-            self.parameters,
-            lr=training.learning_rate,
-            betas=training.betas,
-            weight_decay=training.weight_decay,
-            fused=True,
-        )
+        self.rules = self._rules(list(matrices) if training.optimizer == "muon" else [])
         self.scaler = torch.amp.GradScaler(
             group.device.type, enabled=training.precision == "fp16" and group.device.type == "cuda"
         )
+
+    def _rules(self, matrices: list[Stacked]) -> dict[str, torch.optim.Optimizer]:
+        """What updates which weights: Muon these matrices, AdamW all others."""
+        rate, decay = self.training.learning_rate, self.training.weight_decay
+        taken = {id(matrix) for matrix, _ in matrices}
+        others = [p for p in self.parameters if id(p) not in taken]
+        adam = torch.optim.AdamW(
+            others, lr=rate, betas=self.training.betas, weight_decay=decay, fused=True
+        )
+        return {"adam": adam} | ({"muon": Muon(matrices, rate, decay)} if matrices else {})
 
     def clear(self) -> None:
         self.gradient.zero_()
@@ -78,7 +101,8 @@ class Optimizer:
     def gather(self) -> float:
         """Sum the gradient over processes, unscale and clip it. -> its norm before clipping"""
         self.group.add_up(self.gradient)
-        self.scaler.unscale_(self.adam)
+        for rule in self.rules.values():
+            self.scaler.unscale_(rule)
         norm = float(torch.linalg.vector_norm(self.gradient))
         if self.training.clip and math.isfinite(norm) and norm > self.training.clip:
             self.gradient.mul_(self.training.clip / norm)
@@ -92,15 +116,18 @@ class Optimizer:
     def step(self, step: int) -> float:
         """Update the weights. -> the learning rate used"""
         rate = learning_rate(self.training, step)
-        for settings in self.adam.param_groups:
-            settings["lr"] = rate
-        self.scaler.step(self.adam)
+        for rule in self.rules.values():
+            for settings in rule.param_groups:
+                settings["lr"] = rate
+            self.scaler.step(rule)
         self.scaler.update()
         return rate
 
     def state(self) -> dict[str, Any]:
-        return {"adam": self.adam.state_dict(), "scaler": self.scaler.state_dict()}
+        rules = {name: rule.state_dict() for name, rule in self.rules.items()}
+        return {**rules, "scaler": self.scaler.state_dict()}
 
     def restore(self, state: dict[str, Any]) -> None:
-        self.adam.load_state_dict(state["adam"])
+        for name, rule in self.rules.items():
+            rule.load_state_dict(state[name])
         self.scaler.load_state_dict(state["scaler"])

@@ -16,6 +16,7 @@ from hmt.plain import check_depth, from_plain, json_object, to_plain, toml_table
 Table = dict[str, Any]
 PRECISIONS = ("fp32", "bf16", "fp16")
 DECAYS = ("sqrt", "linear")
+OPTIMIZERS = ("adam", "muon")
 # The remedy for a missing key, see `from_plain`.
 MISSING = "add it to the recipe, or give it with --set {key}=..."
 # Settings of [model] that a stage with another system keeps.
@@ -56,6 +57,7 @@ class Training:
     updates: int
     batch_tokens: int = 4096  # target tokens of a batch with padding; the source has the same limit
     accumulate: int = 1  # batches per update
+    optimizer: str = "adam"  # or "muon" for the matrices of the layers, and adam for all else
     learning_rate: float = 5e-4  # reached at the end of the warm-up
     warmup: int = 4000
     warmup_init: float = 1e-7
@@ -93,15 +95,12 @@ class Training:
             raise UserError(f"training.learning_rate = {self.learning_rate} must be above 0.")
         if not all(0 <= beta < 1 for beta in self.betas):
             raise UserError(f"training.betas = {list(self.betas)}: both must be in [0, 1).")
-        if self.precision not in PRECISIONS:
-            raise UserError(
-                f'training.precision = "{self.precision}" is unknown: '
-                f"choose one of {', '.join(PRECISIONS)}."
-            )
-        if self.decay not in DECAYS:
-            raise UserError(
-                f'training.decay = "{self.decay}" is unknown: choose one of {", ".join(DECAYS)}.'
-            )
+        choices = {"precision": PRECISIONS, "decay": DECAYS, "optimizer": OPTIMIZERS}
+        for key, known in choices.items():
+            if (given := getattr(self, key)) not in known:
+                raise UserError(
+                    f'training.{key} = "{given}" is unknown: choose one of {", ".join(known)}.'
+                )
         if self.keep < self.average_last:
             raise UserError(
                 f"training.average_last = {self.average_last} needs as many snapshots, but "

@@ -15,7 +15,8 @@ from hmt.errors import UserError, is_out_of_memory
 from hmt.training.optimizer import Optimizer
 
 COUNTS = ("stage", "stage_start", "step", "epoch", "batch", "stale", "tokens")
-MOMENTS = ("exp_avg", "exp_avg_sq")  # what AdamW keeps per weight, besides the number of steps
+# What each rule keeps per weight, all of them shaped as the weight but for the number of steps.
+KEPT = {"adam": ("step", "exp_avg", "exp_avg_sq"), "muon": ("momentum",)}
 
 
 def check_sound(content: dict[str, Any], file_bytes: int) -> None:
@@ -46,17 +47,18 @@ def _tensors(value: Any) -> Iterator[Tensor]:
 
 def restore(optimizer: Optimizer, state: dict[str, Any], where: Path) -> None:
     """Restore an optimizer's state; its settings are the recipe's, whatever the state says."""
-    own = [
-        {name: value for name, value in group.items() if name != "params"}
-        for group in optimizer.adam.param_groups
-    ]
+    own = {
+        name: [{k: v for k, v in group.items() if k != "params"} for group in rule.param_groups]
+        for name, rule in optimizer.rules.items()
+    }
     try:
         optimizer.restore(state)
-        for group, settings in zip(optimizer.adam.param_groups, own, strict=True):
-            group.update(settings)
-        known = optimizer.adam.state
-        _require(known.keys() <= {*optimizer.parameters})
-        _require(all(_fits(known[p], p) for p in optimizer.parameters if p in known))
+        for name, rule in optimizer.rules.items():
+            for group, settings in zip(rule.param_groups, own[name], strict=True):
+                group.update(settings)
+            weights = {p for group in rule.param_groups for p in group["params"]}
+            _require(rule.state.keys() <= weights)
+            _require(all(_fits(known, p, KEPT[name]) for p, known in rule.state.items()))
     except Exception as error:  # torch may raise anything for an odd value
         if is_out_of_memory(error):
             raise
@@ -66,14 +68,18 @@ def restore(optimizer: Optimizer, state: dict[str, Any], where: Path) -> None:
         ) from error
 
 
-def _fits(known: Any, weight: Tensor) -> bool:
-    """Whether this is an AdamW state for a weight."""
-    if known.keys() != {"step", *MOMENTS} or known["step"].shape != ():
+def _fits(known: Any, weight: Tensor, names: tuple[str, ...]) -> bool:
+    """Whether this is what a rule keeps for a weight."""
+    if known.keys() != set(names):
         return False
-    moments = [known[name] for name in MOMENTS]
-    return bool(torch.isfinite(known["step"])) and all(
-        (m.shape, m.stride(), m.dtype) == (weight.shape, weight.stride(), weight.dtype)
-        for m in moments
+    step = known.get("step", torch.zeros(()))
+    return (
+        step.shape == ()
+        and bool(torch.isfinite(step))
+        and all(
+            (m.shape, m.stride(), m.dtype) == (weight.shape, weight.stride(), weight.dtype)
+            for m in (known[name] for name in names if name != "step")
+        )
     )
 
 
