@@ -1,11 +1,13 @@
 """Text without punctuation: the segmenter ends sentences, and no word is lost or read twice."""
 
+from collections.abc import Sequence
+
 import pytest
 import torch
 from lively import lively_hmt
 from torch import Tensor
 
-from hmt.model.segmenter import Segmenter
+from hmt.model.segmenter import Casing, Heard, Segmenter
 from hmt.models.model import Model
 from hmt.streaming.events import Ended
 from hmt.streaming.session import Session
@@ -22,8 +24,25 @@ class KnowsOpeners(Segmenter):
         super().__init__(tokenizer.size, 2, 2)
         self.opening = [tokenizer.encode(word) for word in OPENERS]
 
-    def hear(self, tokens: list[int], memory: Tensor | None) -> tuple[float, Tensor]:  # type: ignore[override]
-        return (0.9 if tokens in self.opening else 0.1), torch.zeros(1)
+    def hear(self, tokens: Sequence[int], memory: Tensor | None) -> tuple[Heard, Tensor]:
+        border = 0.9 if list(tokens) in self.opening else 0.1
+        return Heard(border, 0.0, 0.0, Casing.SMALL), torch.zeros(1)
+
+
+class KnowsWriting(KnowsOpeners):
+    """Besides, a comma stands before "besi", "ka" is a name, "lim" an abbreviation and asks."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        super().__init__(tokenizer)
+        self.spelled = {tuple(tokenizer.encode(word)): word for word in WORDS}
+
+    def hear(self, tokens: Sequence[int], memory: Tensor | None) -> tuple[Heard, Tensor]:
+        heard, memory = super().hear(tokens, memory)
+        word = self.spelled[tuple(tokens)]
+        casings = {"ka": Casing.CAPITALISED, "lim": Casing.CAPITALS}
+        casing = casings.get(word, Casing.SMALL)
+        comma, question = float(word == "besi"), float(word == "lim")
+        return Heard(heard.border, comma, question, casing), memory
 
 
 @pytest.fixture(autouse=True)
@@ -35,7 +54,7 @@ def _short_translations(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="module", params=[5, 6, 11])
 def model(request: pytest.FixtureRequest) -> Model:
     """A model that hardly ever ends a sentence by itself."""
-    tokenizer = train_bpe([" ".join(WORDS), "Wir, ka. Ihr!"], 60)
+    tokenizer = train_bpe([" ".join(WORDS), "Wir, ka. Ihr! Ka? LIM"], 60)
     size = {"source_vocabulary": tokenizer.size, "target_vocabulary": tokenizer.size}
     system = lively_hmt(request.param, 2, 3, **size)
     return Model(system, (tokenizer, tokenizer), segmenter=KnowsOpeners(tokenizer))
@@ -82,18 +101,82 @@ def test_groups_of_words_change_nothing(model: Model, by: int) -> None:
     assert (sources(many), same) == (sources(one), text)
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["Wir", "ka", "ihr", "besi"],  # a capital: written text
-        ["wir", "ka,", "ihr", "besi"],  # a comma promises a full stop
-    ],
-)
-def test_written_text_is_left_to_its_punctuation(model: Model, words: list[str]) -> None:
+def test_written_text_is_left_to_its_punctuation(model: Model) -> None:
+    words = ["Wir", "ka", "ihr", "besi"]
     plain = Model(model.system, model.tokenizers)
     assert played(model, words)[1] == played(plain, words)[1]
     assert sources(played(model, words)[0]) == sources(played(plain, words)[0])
 
 
+def test_a_comma_promises_a_full_stop(model: Model) -> None:
+    session = model.session(lower=50)
+    session.push("wir ka, ihr besi")
+    session.finish()
+    assert sources(session) == ["wir ka, ihr besi"]
+
+
 def test_one_sentence_per_line_is_never_cut(model: Model) -> None:
     assert sources(played(model, WORDS, by_line=True)[0]) == [" ".join(WORDS)]
+
+
+# ---- words are given to the model as they would be written
+
+
+@pytest.fixture(scope="module")
+def writing(model: Model) -> Model:
+    return Model(model.system, model.tokenizers, segmenter=KnowsWriting(model.tokenizers[0]))
+
+
+@pytest.mark.parametrize(
+    ("heard", "given"),
+    [
+        ("wir ka besi", "Wir Ka, besi."),  # a first word has a capital, a name, a comma, an end
+        ("wir pelo lim", "Wir pelo LIM?"),
+        ("wir Ka besi", "Wir Ka, besi."),
+        ("wir ka, besi", "Wir Ka, besi"),  # what has marks of its own gets no others
+        ("besi KA besi", "Besi KA, besi."),  # nothing before the first word; capitals stay
+        ("Wir ka besi", "Wir ka besi"),  # written text
+    ],
+)
+def test_speech_is_given_to_the_model_as_it_would_be_written(
+    writing: Model, heard: str, given: str
+) -> None:
+    """Planted bugs: the mark of the next sentence's first word; no end at a pause."""
+    tokenizer = writing.tokenizers[0]
+    for end in ("pause", "finish"):
+        session = writing.session(lower=50)  # reads all before it writes
+        session.push(heard)
+        getattr(session, end)()
+        (record,) = session.records
+        assert record.source == heard
+        assert record.source_tokens == [
+            *(tokenizer.piece(id) for id in tokenizer.encode(given)),
+            "</s>",
+        ]
+
+
+def test_a_sentence_keeps_its_own_end_mark_where_the_next_one_begins(writing: Model) -> None:
+    session = writing.session(lower=50)
+    session.push("wir lim ihr")
+    session.finish()
+    marks = [record.source_tokens[-2] for record in session.records]
+    assert [record.source for record in session.records] == ["wir lim", "ihr"]
+    assert marks == ["?", "."]
+
+
+def test_words_are_counted_with_the_marks_before_them(writing: Model) -> None:
+    """A comma is known once the word behind it is heard, so it is read with that word."""
+    session = writing.session(lower=50)
+    session.push("wir ka besi")
+    session.finish()
+    (record,) = session.records
+    lengths = [len(writing.tokenizers[0].encode(word)) for word in ("Wir", "Ka", "besi")]
+    first, second = lengths[0] - 1, lengths[0] + lengths[1] - 1
+    assert record.source_word_ends == [first, second, len(record.source_tokens) - 2]
+
+
+def test_one_sentence_per_line_is_given_as_it_is(writing: Model) -> None:
+    session, _ = played(writing, ["wir", "ka", "besi"], by_line=True)
+    tokenizer = writing.tokenizers[0]
+    pieces = [tokenizer.piece(id) for id in tokenizer.encode("wir ka besi")]
+    assert session.records[0].source_tokens == [*pieces, "</s>"]

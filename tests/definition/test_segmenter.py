@@ -6,24 +6,33 @@ import pytest
 import torch
 
 from hmt.errors import UserError
-from hmt.model.segmenter import Segmenter
+from hmt.model.segmenter import BORDER, CASING, COMMA, QUESTION, Casing, Segmenter
 from hmt.text.spoken import spoken_tokens
 from hmt.text.tokenizer import Tokenizer, train_bpe, word_tokenizer
-from hmt.training.segmenter import precision_and_recall, read_sentences, train_segmenter
+from hmt.training.segmenter import (
+    UNKNOWN,
+    examine,
+    read_sentences,
+    segmenter_loss,
+    train_segmenter,
+)
 
-# Sentences of one to five words, told apart by their first word alone.
-OPENERS, OTHERS = ("wir", "ihr", "sie"), ("ka", "besi", "nolu", "tarum", "pelo")
+# Sentences of one to six words, told apart by their first word alone; "sie" asks, "Nolu" is a
+# name, "EU" is written in capitals, and a comma stands before "pelo".
+OPENERS, OTHERS = ("wir", "ihr", "sie"), ("ka", "Nolu", "EU", "tarum,", "pelo")
 LINES = [
-    " ".join([opener.title(), *OTHERS[start : start + length]]) + "."
+    " ".join([opener.title(), *OTHERS[start : start + length]]).rstrip(",")
+    + ("?" if opener == "sie" else ".")
     for opener in OPENERS
     for start in range(3)
-    for length in range(5)
+    for length in range(6 - start)
 ]
+HEARD = ("ka", "nolu", "eu", "tarum", "pelo")
 
 
 @pytest.fixture(scope="module")
 def tokenizer() -> Tokenizer:
-    return word_tokenizer([*OPENERS, *OTHERS])
+    return word_tokenizer([*OPENERS, *HEARD])
 
 
 @pytest.fixture
@@ -38,13 +47,17 @@ def test_words_one_by_one_are_words_all_at_once() -> None:
     segmenter = Segmenter(20, width=6, memory=8).double().eval()
     words = [[3, 4], [5], [6, 7, 8], [3], [19, 0]]
     tokens = torch.tensor([token for word in words for token in word])
-    expected = segmenter(tokens, torch.tensor([[0, 2, 3, 6, 7]])).sigmoid()[0]
+    expected = segmenter(tokens, torch.tensor([[0, 2, 3, 6, 7]]))[0].detach()
     memory, found = None, []
     for word in words:
-        probability, memory = segmenter.hear(word, memory)
-        found.append(probability)
-    assert found == pytest.approx(expected.tolist(), abs=1e-12)
-    assert max(found) - min(found) > 1e-3, "a network that hears nothing would pass"
+        heard, memory = segmenter.hear(word, memory)
+        found.append([heard.border, heard.comma, heard.question, heard.casing])
+    probabilities = expected[:, :CASING].sigmoid()
+    for row, expected_row in zip(found, probabilities.tolist(), strict=True):
+        assert row[:3] == pytest.approx(expected_row, abs=1e-12)
+    assert [row[3] for row in found] == expected[:, CASING:].argmax(1).tolist()
+    spread = probabilities.max(0).values - probabilities.min(0).values
+    assert float(spread.min()) > 1e-3, "a network that hears nothing would pass"
 
 
 def test_a_word_is_heard_without_capitals_and_marks() -> None:
@@ -55,27 +68,52 @@ def test_a_word_is_heard_without_capitals_and_marks() -> None:
     assert spoken_tokens(tokenizer, "?!") == []
 
 
-def test_a_talk_marks_the_first_words_of_its_sentences(text: Path, tokenizer: Tokenizer) -> None:
+def test_a_talk_marks_what_was_written(text: Path, tokenizer: Tokenizer) -> None:
+    """Planted bugs: commas before their word; first words count as capitalised."""
     sentences = read_sentences(text, tokenizer)
     assert len(sentences) == len(LINES)
-    tokens, starts, is_first = sentences.talk([2, 0, 4])
-    words = [word for n in (2, 0, 4) for word in LINES[n].lower().rstrip(".").split()]
-    assert tokens.tolist() == [id for word in words for id in tokenizer.encode(word)]
-    assert starts.tolist() == list(range(len(words)))
-    assert is_first.tolist() == [n > 0 and word in OPENERS for n, word in enumerate(words)]
+    long = LINES.index("Sie ka Nolu EU tarum, pelo?")
+    short = LINES.index("Wir Nolu.")
+    talk = sentences.talk([short, long])
+    words = ["wir", "nolu", "sie", "ka", "nolu", "eu", "tarum", "pelo"]
+    assert talk.tokens.tolist() == [id for word in words for id in tokenizer.encode(word)]
+    assert talk.starts.tolist() == list(range(len(words)))
+    x = UNKNOWN
+    assert talk.labels[BORDER].tolist() == [x, 0, 1, 0, 0, 0, 0, 0]
+    assert talk.labels[COMMA].tolist() == [x, 0, x, 0, 0, 0, 0, 1]
+    assert talk.labels[QUESTION].tolist() == [x, 0, x, x, x, x, x, 1]
+    small, title, capitals = Casing
+    expected = [x, title, x, small, title, capitals, small, small]
+    assert talk.labels[CASING].tolist() == expected
+    assert talk.first(3).labels[BORDER].tolist() == [x, 0, 1]
+    assert talk.first(3).tokens.tolist() == talk.tokens[:3].tolist()
 
 
-def test_it_learns_where_sentences_begin_and_the_same_each_time(
+def test_what_is_unknown_is_not_learned() -> None:
+    logits = torch.randn(2, 3, 6, generator=torch.Generator().manual_seed(1))
+    labels = torch.full((4, 2, 3), UNKNOWN)
+    labels[:, 0, 0] = torch.tensor([1, 0, 1, 2])
+    one = segmenter_loss(logits, labels)
+    logits[1], logits[0, 1:] = 7.0, -7.0
+    assert torch.equal(segmenter_loss(logits, labels), one)
+    p = logits[0, 0, :3].sigmoid()
+    expected = -(p[0].log() + (1 - p[1]).log() + p[2].log() + logits[0, 0, 3:].log_softmax(0)[2])
+    torch.testing.assert_close(one, expected)
+
+
+def test_it_learns_how_text_is_written_and_the_same_each_time(
     text: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hmt.training.segmenter.TALKS", 8)
-    monkeypatch.setattr("hmt.training.segmenter.WORDS", 16)
+    monkeypatch.setattr("hmt.training.segmenter.WORDS", 128)
     monkeypatch.setattr("hmt.training.segmenter.RATE", 2e-2)
     sentences = read_sentences(text, tokenizer)
-    first, second = (train_segmenter([sentences], tokenizer.size, 30, seed=2) for _ in range(2))
-    assert precision_and_recall(first, sentences) == (1.0, 1.0)
-    untrained = precision_and_recall(Segmenter(tokenizer.size).eval(), sentences)
-    assert min(untrained) < 0.9
+    first, second = (train_segmenter([sentences], tokenizer.size, 60, seed=2) for _ in range(2))
+    found = examine(first, sentences)
+    assert (found.precision, found.recall) == (1.0, 1.0)
+    assert (found.comma_precision, found.comma_recall) == (1.0, 1.0)
+    assert (found.casing, found.questions) == (1.0, 1.0)
+    untrained = examine(Segmenter(tokenizer.size).eval(), sentences)
+    assert max(untrained.precision, untrained.casing) < 0.9
     for name, weights in first.state_dict().items():
         assert torch.equal(weights, second.state_dict()[name]), name
 

@@ -19,15 +19,16 @@ def segmenter(
     valid: list[Path] = typer.Option(
         [], help="Source sentences to test it on; may be given several times."
     ),
-    updates: int = typer.Option(3000, min=1, max=10**7, help="Updates of 64 talks of 64 words."),
+    updates: int = typer.Option(3000, min=1, max=10**7, help="Updates of about 4,000 words."),
     seed: int = typer.Option(1, help="Seed of the weights and of the order of the text."),
     threads: int = typer.Option(1, min=1, max=1024, help="Processor cores to use."),
 ) -> None:
     """Train the network that finds the sentences of speech.
 
-    Speech recognisers often give no punctuation. This small network hears the words before the
-    model does and says which of them begins a sentence. It is stored in the model directory, and
-    every session uses it for sentences that do not begin with a capital letter.
+    Speech recognisers often give no capitals and no punctuation. This small network hears the words
+    before the model does, finds the word that begins a sentence, and adds capitals, commas and end
+    marks for the model. It is stored in the model directory, and every session uses it for
+    sentences that do not begin with a capital letter. The text must be written with all of these.
 
     \b
     Example:
@@ -37,7 +38,7 @@ def segmenter(
 
     from hmt.models.directory import read_config, write_segmenter
     from hmt.text.language_pair import open_tokenizers
-    from hmt.training.segmenter import precision_and_recall, read_sentences, train_segmenter
+    from hmt.training.segmenter import examine, read_sentences, train_segmenter
 
     torch.set_num_threads(threads)
     read_config(model)  # refuses anything but a model directory
@@ -48,6 +49,12 @@ def segmenter(
     made = train_segmenter(files, tokenizer.size, updates, seed)
     write_segmenter(model, made)
     for path, sentences in tests:
-        precision, recall = precision_and_recall(made, sentences)
-        logger.info("%s: %.1f%% of the borders found, %.1f%% of those found are right.",
-                    path, 100 * recall, 100 * precision)  # fmt: skip
+        found = examine(made, sentences)
+        logger.info(
+            "%s: %.1f%% of the borders found, %.1f%% of those found are right; the same for commas "
+            "%.1f%% and %.1f%%; %.1f%% of the words cased right, %.1f%% of the end marks right.",
+            path,
+            *(100 * share for share in (found.recall, found.precision)),
+            *(100 * share for share in (found.comma_recall, found.comma_precision)),
+            *(100 * share for share in (found.casing, found.questions)),
+        )

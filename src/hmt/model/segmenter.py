@@ -1,46 +1,75 @@
-"""A small network that hears words without punctuation and predicts where a new sentence begins.
+"""A small network that hears words without punctuation and finds how they would be written.
 
 Shapes: B talks, W words, T tokens.
 
 A translation model notices too late that a sentence is over: by then it has read the next words and
-blended them in.  This network decides before a word is given to the model, from the words up to and
+blended them in.  And it was trained on written text: without capitals and commas it understands
+less.  This network decides both before a word is given to the model, from the words up to and
 including that one, so it costs no delay.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
 
 import torch
 from torch import Tensor, nn
 
 
+class Casing(IntEnum):
+    """How a word is written within a sentence."""
+
+    SMALL = 0
+    CAPITALISED = 1
+    CAPITALS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """How the last word heard would be written."""
+
+    border: float  # probability that a sentence begins with it
+    comma: float  # that a comma stands before it
+    question: float  # that its sentence, should it end here, is a question
+    casing: Casing
+
+
+# What the outputs are: a logit each for the three probabilities, then one for each casing.
+BORDER, COMMA, QUESTION, CASING = range(4)
+OUTPUTS = CASING + len(Casing)
+
+
 class Segmenter(nn.Module):
-    """The sum of a word's token embeddings, a GRU over words, one logit per word."""
+    """The sum of a word's token embeddings, a GRU over words, logits for each word."""
 
     def __init__(self, vocabulary: int, width: int = 128, memory: int = 256) -> None:
         super().__init__()
         self.words = nn.EmbeddingBag(vocabulary, width, mode="sum")
         nn.init.normal_(self.words.weight, std=0.1)
         self.memory = nn.GRU(width, memory, batch_first=True)
-        self.border = nn.Linear(memory, 1)
+        self.outputs = nn.Linear(memory, OUTPUTS)
 
     def forward(self, tokens: Tensor, starts: Tensor) -> Tensor:
-        """Logits that a sentence begins with each word. (B, W)
+        """Logits for each word. (B, W, OUTPUTS)
 
         `tokens` (T,) are those of all talks one after the other, `starts` (B, W) the first of each
-        word.
+        word; where a word starts with the next one it has no tokens, as after the end of a talk.
         """
         vectors = self.words(tokens, starts.flatten())
         heard, _ = self.memory(vectors.view(*starts.shape, -1))  # (B, W, memory)
-        logits: Tensor = self.border(heard).squeeze(-1)
+        logits: Tensor = self.outputs(heard)
         return logits
 
     @torch.inference_mode()
-    def hear(self, tokens: Sequence[int], memory: Tensor | None) -> tuple[float, Tensor]:
-        """Hear one word of a talk. -> probability that a sentence begins with it, new memory"""
+    def hear(self, tokens: Sequence[int], memory: Tensor | None) -> tuple[Heard, Tensor]:
+        """Hear one word of a talk. -> how it would be written, new memory"""
         vector = self.words.weight[list(tokens)].sum(0, keepdim=True)
         gru = self.memory
         if memory is None:
             memory = vector.new_zeros(1, gru.hidden_size)
         # one cell instead of the layer takes a bit more than half of the time
         memory = torch.gru_cell(vector, memory, *gru.all_weights[0])
-        return float(self.border(memory).sigmoid()), memory
+        logits = self.outputs(memory)[0]
+        border, comma, question = logits[:CASING].sigmoid().tolist()
+        casing = Casing(int(logits[CASING:].argmax()))
+        return Heard(border, comma, question, casing), memory

@@ -186,7 +186,7 @@ def load_segmenter(directory: Path, vocabulary: int) -> Segmenter | None:
     if not path.exists():
         return None
     shapes = shapes_of(path)
-    width, memory = ((shapes.get(name) or (0,))[-1] for name in ("words.weight", "border.weight"))
+    width, memory = ((shapes.get(name) or (0,))[-1] for name in ("words.weight", "outputs.weight"))
     least, most = DIMS["width"]
     if not all(least <= size <= most for size in (width, memory)):
         raise UserError(f"{path} does not hold a segmenter; remove it, or make it anew.")

@@ -18,11 +18,14 @@ def record_of(
     source: str,
     index: int = 0,
     own: int | None = None,
+    word_starts: Sequence[int] | None = None,
 ) -> Record:
     """The record of a stream that was given `source`.
 
-    If the model itself ended the sentence, its source is the first `own` tokens and an end token
-    that nobody sent: its arrival is that of the token in its place, or the last write.
+    `word_starts` are the first tokens of its words, where they are not those that the tokenizer
+    gives for the words as they stand.  If the model itself ended the sentence, its source is the
+    first `own` tokens and an end token that nobody sent: its arrival is that of the token in its
+    place, or the last write.
     """
     start = stream.arrived_at[0] if stream.arrived_at else 0.0
     tokens = stream.source if own is None else [*stream.source[:own], EOS]
@@ -37,7 +40,11 @@ def record_of(
         source_tokens=[source_tokenizer.piece(t) for t in tokens],
         target_tokens=[target_tokenizer.piece(t) for t in stream.target],
         reads=[min(read, J) for read in stream.reads],
-        source_word_ends=_word_ends(tokens, source_tokenizer, source),
+        source_word_ends=(
+            _word_ends(tokens, source_tokenizer, source)
+            if word_starts is None
+            else _ends_before(word_starts, tokens)
+        ),
         target_word_ends=word_ends(target_tokenizer, stream.target),
         target_word_outs=word_outs(target_tokenizer, stream.target),
         confidences=[list(seen.values()) for seen in states],
@@ -53,6 +60,12 @@ def _clipped(seen: Mapping[int, float], read: int, most: int) -> dict[int, float
     """Confidence by moment; moments beyond the sentence count as its end, the writing one first."""
     found = {min(moment, most): seen[moment] for moment in sorted(seen)}
     return {**found, min(read, most): seen[read]} if read in seen else found
+
+
+def _ends_before(starts: Sequence[int], tokens: Sequence[int]) -> list[int]:
+    """Index of the last token of each word, from the first ones; a last end token is no word's."""
+    arrived = len(tokens) - int(tokens[-1:] == [EOS])
+    return [end - 1 for end in (*starts[1:], arrived)] if starts else []
 
 
 def _word_ends(tokens: Sequence[int], tokenizer: Tokenizer, source: str) -> list[int]:

@@ -1,13 +1,18 @@
-"""Which word opens the next sentence, in text without punctuation."""
+"""Text without punctuation: which word opens the next sentence, and how each would be written."""
+
+from functools import lru_cache
 
 from torch import Tensor
 
-from hmt.model.segmenter import Segmenter
-from hmt.text.sentences import OPENING
+from hmt.model.segmenter import Casing, Heard, Segmenter
+from hmt.text.sentences import OPENING, has_punctuation
 from hmt.text.spoken import spoken_tokens
+from hmt.text.symbols import UNK
 from hmt.text.tokenizer import Tokenizer
 
 LEAST_BORDER = 0.4  # probability of a border that ends a sentence
+LONGEST_WORD = 16  # tokens; what is longer is no word, and has no capital to restore
+LEAST_MARK = 0.5  # probability of a comma or a question mark that the model is given
 
 
 class Segmentation:
@@ -16,12 +21,19 @@ class Segmentation:
     What it decides depends on the words since the start of the sentence alone, so a sentence that
     is read again after a lost connection ends where it did before.  A sentence that begins with a
     capital letter is written text, which brings its own punctuation.
+
+    The model was trained on written text, so it is given the words as they would be written: with
+    capitals and commas, and with a mark at the end.  Words that have capitals keep theirs, and a
+    sentence that has marks of its own gets no others.
     """
 
     def __init__(self, segmenter: Segmenter, tokenizer: Tokenizer) -> None:
         self._segmenter, self._tokenizer = segmenter, tokenizer
         self._memory: Tensor | None = None
+        self._heard: Heard | None = None  # the last word, if there was anything to hear
         self._is_written = False
+        self._is_first = True  # no word of the sentence was heard before the last one
+        self._has_marks = self._asks = False
 
     @property
     def is_listening(self) -> bool:
@@ -30,11 +42,49 @@ class Segmentation:
 
     def opens_sentence(self, word: str) -> bool:
         """Hear the next word; return whether a new sentence begins with it."""
+        self._heard = None
         if self._is_written or not (tokens := spoken_tokens(self._tokenizer, word)):
             return False
-        is_first = self._memory is None
-        if is_first and word.lstrip(OPENING)[:1].isupper():
+        self._is_first = self._memory is None
+        if self._is_first and word.lstrip(OPENING)[:1].isupper():
             self._is_written = True
             return False
-        probability, self._memory = self._segmenter.hear(tokens, self._memory)
-        return not is_first and probability >= LEAST_BORDER
+        self._heard, self._memory = self._segmenter.hear(tokens, self._memory)
+        return not self._is_first and self._heard.border >= LEAST_BORDER
+
+    def written(self, word: str, tokens: tuple[int, ...]) -> tuple[int, ...]:
+        """Tokens of the word heard last, which stays in the sentence, as it would be written."""
+        had_marks, self._has_marks = self._has_marks, self._has_marks or has_punctuation(word)
+        heard = self._heard
+        if heard is None:
+            return tokens
+        self._asks = heard.question >= LEAST_MARK
+        casing = max(heard.casing, Casing.CAPITALISED) if self._is_first else heard.casing
+        if len(tokens) <= LONGEST_WORD and (cased := _cased(word, casing)) != word:
+            tokens = tuple(self._tokenizer.encode(cased))
+        has_comma = not self._is_first and not had_marks and heard.comma >= LEAST_MARK
+        return (*mark_tokens(self._tokenizer, ","), *tokens) if has_comma else tokens
+
+    def end_mark(self) -> tuple[int, ...]:
+        """Tokens of the mark that would end the sentence after the last word that stayed in it."""
+        if not self.is_listening or self._has_marks:
+            return ()
+        return mark_tokens(self._tokenizer, "?" if self._asks else ".")
+
+
+def _cased(word: str, casing: Casing) -> str:
+    """A word in small letters as it is written; any other keeps its form."""
+    if casing == Casing.SMALL or not word.islower():
+        return word
+    if casing == Casing.CAPITALS:
+        return word.upper()
+    bare = word.lstrip(OPENING)
+    return word[: len(word) - len(bare)] + bare[:1].upper() + bare[1:]
+
+
+@lru_cache(maxsize=64)
+def mark_tokens(tokenizer: Tokenizer, mark: str) -> tuple[int, ...]:
+    """Tokens of a mark behind a word; none if the vocabulary does not have it."""
+    alone, marked = (tuple(tokenizer.encode(text)) for text in ("a", "a" + mark))
+    tokens = marked[len(alone) :] if marked[: len(alone)] == alone else tokenizer.encode(mark)
+    return () if UNK in tokens else tuple(tokens)

@@ -61,6 +61,7 @@ class OpenSentence:
         self.end_reason = ""  # why its source ended, once it has
         self._says_something = by_line
         self._ends_with_word = False  # the last word given, which needs no caller and no next word
+        self._tokens: list[tuple[int, ...]] = []  # of each word, as the stream was given them
         self._starts: list[int] = []  # tokens before each word
         self._held: list[int] = []  # tokens of marks that wait for the first word
         self._cutter = SentenceCutter()
@@ -83,9 +84,13 @@ class OpenSentence:
 
     def give(self, word: Word) -> str | None:
         """Give the stream a word; return the reason if the sentence ends with it."""
+        tokens = word.tokens
+        if self._segmentation is not None:
+            tokens = self._segmentation.written(word.text, tokens)
         self._starts.append(self.length)
         self.words.append(word)
-        self._held += word.tokens
+        self._tokens.append(tokens)
+        self._held += tokens
         self._says_something = self._says_something or word.says_something
         if self._says_something:
             self._release()
@@ -97,6 +102,8 @@ class OpenSentence:
     def end_source(self, reason: str) -> None:
         """No more words."""
         self.end_reason = reason
+        if self._segmentation is not None and reason != events.LENGTH:
+            self._held += self._segmentation.end_mark()
         self._release()
         self._finish()
 
@@ -180,7 +187,7 @@ class OpenSentence:
 
     def _find_border(self, read: int) -> Border:
         """How many of the first `read` words the text translates."""
-        tokens = [word.tokens for word in self.words[:read]]
+        tokens = self._tokens[:read]
         target = [token for token in self.stream.target if token != EOS]
         return find_border(self.engine.system, self.stream.knobs, tokens, target)
 
@@ -193,4 +200,5 @@ class OpenSentence:
         elif words is not None and not self.end_reason:
             tokens = self.length
         source = " ".join(word.text for word in own)
-        return record_of(self.stream, self.tokenizers, source, index, tokens)
+        starts = self._starts[: len(own)]
+        return record_of(self.stream, self.tokenizers, source, index, tokens, starts)

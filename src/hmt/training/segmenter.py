@@ -1,7 +1,11 @@
-"""Training of a segmenter: lines of text, joined to talks without punctuation, are the examples.
+"""Training of a segmenter: lines of written text are heard without capitals and punctuation.
 
-Half of the talks follow the order of their file; the other half draw each sentence from anywhere in
-it, because many files are sorted.
+Shapes: B talks, W words, T tokens.
+
+A session forgets what it has heard where a sentence begins, so most examples are one sentence and
+the first word of another; some are two, because a border may be missed.  Half of the examples
+follow the order of their file; the other half draw each sentence from anywhere in it, because many
+files are sorted.
 """
 
 import logging
@@ -16,68 +20,115 @@ import torch
 from torch import Tensor, nn
 
 from hmt.errors import UserError
-from hmt.model.segmenter import Segmenter
+from hmt.model.segmenter import BORDER, CASING, COMMA, QUESTION, Casing, Segmenter
 from hmt.text.lines import open_lines, scan
+from hmt.text.sentences import CLOSING, OPENING
 from hmt.text.spoken import spoken_tokens
 from hmt.text.tokenizer import Tokenizer
 
 logger = logging.getLogger(__name__)
 
-TALKS, WORDS = 64, 64  # of an update
-RATE, WARMUP, CLIP = 2e-3, 100, 1.0  # warm-up takes a tenth of a short training
+WORDS = 4096  # of an update, with those of padding
+LONGEST = 64  # words of an example
+MISSED = 0.2  # share of examples of two sentences
+RATE, WARMUP, CLIP = 3e-3, 100, 1.0  # warm-up takes a tenth of a short training
 LOG_EVERY = 100
+UNKNOWN = -1  # a label that nothing is learned from
 
 
 @dataclass(frozen=True)
 class Sentences:
-    """The words of a file's lines as tokens: three flat arrays."""
+    """The words of a file's lines as tokens, and how they were written: flat arrays."""
 
     tokens: np.ndarray  # of all words
     word_starts: np.ndarray  # first token of each word, and the end
     starts: np.ndarray  # first word of each sentence, and the end
+    casings: np.ndarray  # of each word
+    commas: np.ndarray  # whether one stands after each word
+    questions: np.ndarray  # whether each sentence is one
 
     def __len__(self) -> int:
         return len(self.starts) - 1
 
-    def talk(self, order: Sequence[int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Some sentences in a row. -> tokens, first token of each word, whether it is a first word
-
-        The very first word is not marked: nothing ends before it.
-        """
+    def talk(self, order: Sequence[int]) -> "Talk":
+        """Some sentences in a row."""
         spans = [(self.starts[n], self.starts[n + 1]) for n in order]
-        lengths = np.concatenate([np.diff(self.word_starts[a : b + 1]) for a, b in spans])
-        tokens = np.concatenate(
-            [self.tokens[self.word_starts[a] : self.word_starts[b]] for a, b in spans]
-        )
+        words = np.concatenate([np.arange(a, b) for a, b in spans])
         is_first = np.concatenate([np.arange(a, b) == a for a, b in spans])
-        is_first[0] = False
-        return tokens, np.cumsum(lengths) - lengths, is_first
+        is_last = np.roll(is_first, -1)
+        questions = np.repeat(self.questions[list(order)], [b - a for a, b in spans])
+        lengths = self.word_starts[words + 1] - self.word_starts[words]
+        ends = np.cumsum(lengths)
+        where = np.arange(ends[-1]) + np.repeat(self.word_starts[words] - (ends - lengths), lengths)
+        labels = np.full((4, len(words)), UNKNOWN)
+        labels[BORDER] = is_first
+        labels[BORDER, 0] = UNKNOWN  # nothing ends before the very first word
+        # a first word has a capital and no comma before it, whatever it is
+        labels[COMMA] = np.where(is_first, UNKNOWN, np.roll(self.commas[words], 1))
+        labels[QUESTION] = np.where(is_last, questions, UNKNOWN)
+        labels[CASING] = np.where(is_first, UNKNOWN, self.casings[words])
+        return Talk(self.tokens[where], ends - lengths, labels)
+
+
+@dataclass(frozen=True)
+class Talk:
+    """Words that are heard one after the other, and what is to be found."""
+
+    tokens: np.ndarray  # (T,)
+    starts: np.ndarray  # first token of each word (W,)
+    labels: np.ndarray  # (4, W): border, comma, question, casing
+
+    def first(self, words: int) -> "Talk":
+        """Its first words alone."""
+        if words >= len(self.starts):
+            return self
+        end = self.starts[words]
+        return Talk(self.tokens[:end], self.starts[:words], self.labels[:, :words])
 
 
 def read_sentences(path: Path, tokenizer: Tokenizer) -> Sentences:
     """The sentences of a text file, one per line; empty ones are left out."""
     scan(path)
-    known: dict[str, list[int]] = {}
+    known: dict[str, tuple[list[int], int, bool]] = {}
     tokens, word_starts, starts = array("i"), array("q", [0]), array("q", [0])
+    casings, commas, questions = array("b"), array("b"), array("b")
     with open_lines(path) as file:
         for line in file:
-            for word in line.decode("utf-8").split():
+            text = line.decode("utf-8")
+            for word in text.split():
                 if word not in known:
-                    known[word] = spoken_tokens(tokenizer, word)
-                if known[word]:
-                    tokens.extend(known[word])
+                    known[word] = (spoken_tokens(tokenizer, word), *_written(word))
+                spoken, casing, has_comma = known[word]
+                if spoken:
+                    tokens.extend(spoken)
                     word_starts.append(len(tokens))
+                    casings.append(casing)
+                    commas.append(has_comma)
             if len(word_starts) - 1 > starts[-1]:
                 starts.append(len(word_starts) - 1)
+                questions.append(text.rstrip().rstrip(CLOSING).endswith("?"))
     if len(starts) < 3:
         raise UserError(f"{path} holds fewer than two sentences: there is no border to learn.")
-    return Sentences(np.array(tokens), np.array(word_starts), np.array(starts))
+    counts = map(np.array, (tokens, word_starts, starts, casings, commas, questions))
+    return Sentences(*counts)
+
+
+def _written(word: str) -> tuple[int, bool]:
+    """The casing of a word, and whether a comma follows it."""
+    letters = "".join(filter(str.isalpha, word))
+    if len(letters) > 1 and letters.isupper():
+        casing = Casing.CAPITALS
+    elif word.lstrip(OPENING)[:1].isupper():
+        casing = Casing.CAPITALISED
+    else:
+        casing = Casing.SMALL
+    return int(casing), word.rstrip(CLOSING).endswith((",", ";"))
 
 
 def train_segmenter(
     files: Sequence[Sentences], vocabulary: int, updates: int, seed: int = 1
 ) -> Segmenter:
-    """A segmenter that knows the sentence borders of these files, each drawn equally often."""
+    """A segmenter that knows the sentences of these files, each drawn equally often."""
     torch.manual_seed(seed)
     draw = random.Random(seed)
     segmenter = Segmenter(vocabulary)
@@ -87,9 +138,8 @@ def train_segmenter(
     for step in range(1, updates + 1):
         for group in adam.param_groups:
             group["lr"] = RATE * min(1.0, step / warmup) * (1 - (step - 1) / updates)
-        tokens, starts, is_first = _batch(files, draw)
-        logits = segmenter(tokens, starts)
-        loss = nn.functional.binary_cross_entropy_with_logits(logits, is_first)
+        tokens, starts, labels = _batch(_examples(draw.choice(files), draw))
+        loss = segmenter_loss(segmenter(tokens, starts), labels)
         adam.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(segmenter.parameters(), CLIP)
@@ -101,42 +151,92 @@ def train_segmenter(
     return segmenter.eval()
 
 
-def _batch(files: Sequence[Sentences], draw: random.Random) -> tuple[Tensor, Tensor, Tensor]:
-    """Talks of equal length. -> tokens (T,), starts (B, W), whether a sentence begins (B, W)"""
-    all_tokens, all_starts, all_firsts, at = [], [], [], 0
-    for _ in range(TALKS):
-        sentences = draw.choice(files)
-        tokens, starts, is_first = sentences.talk(_order(sentences, draw))
-        end = starts[WORDS] if len(starts) > WORDS else len(tokens)
-        all_tokens.append(tokens[:end])
-        all_starts.append(starts[:WORDS] + at)
-        all_firsts.append(is_first[:WORDS])
-        at += end
-    return (
-        torch.from_numpy(np.concatenate(all_tokens)).long(),
-        torch.from_numpy(np.stack(all_starts)),
-        torch.from_numpy(np.stack(all_firsts)).float(),
+def segmenter_loss(logits: Tensor, labels: Tensor) -> Tensor:
+    """Sum of four cross-entropies per word; `logits` (B, W, OUTPUTS), `labels` (4, B, W)."""
+    words = (labels != UNKNOWN).any(0).sum()
+    total = logits.new_zeros(())
+    for kind in (BORDER, COMMA, QUESTION):
+        label = labels[kind].float()
+        loss = nn.functional.binary_cross_entropy_with_logits(
+            logits[..., kind], label.clamp_min(0), reduction="none"
+        )
+        total = total + (loss * (label != UNKNOWN)).sum()
+    casing = nn.functional.cross_entropy(
+        logits[..., CASING:].flatten(0, 1),
+        labels[CASING].flatten(),
+        ignore_index=UNKNOWN,
+        reduction="sum",
     )
+    return (total + casing) / words
+
+
+def _examples(sentences: Sentences, draw: random.Random) -> list[Talk]:
+    """Talks of one file for one update."""
+    talks: list[Talk] = []
+    longest = 0
+    while (len(talks) + 1) * longest <= WORDS:
+        order = _order(sentences, draw)
+        heard = int(sum(sentences.starts[n + 1] - sentences.starts[n] for n in order[:-1])) + 1
+        talks.append(sentences.talk(order).first(min(heard, LONGEST)))
+        longest = max(longest, len(talks[-1].starts))
+    return talks
 
 
 def _order(sentences: Sentences, draw: random.Random) -> list[int]:
-    """Numbers of sentences that are a talk of WORDS words or more."""
-    is_in_order = draw.random() < 0.5
-    order = [draw.randrange(len(sentences))]
-    words = 0
-    while True:
-        words += int(sentences.starts[order[-1] + 1] - sentences.starts[order[-1]])
-        if words >= WORDS:
-            return order
-        following = (order[-1] + 1) % len(sentences)
-        order.append(following if is_in_order else draw.randrange(len(sentences)))
+    """Numbers of one or two sentences, and of the one of which the first word is heard."""
+    count = 3 if draw.random() < MISSED else 2
+    if draw.random() < 0.5:
+        first = draw.randrange(len(sentences))
+        return [(first + n) % len(sentences) for n in range(count)]
+    return [draw.randrange(len(sentences)) for _ in range(count)]
+
+
+def _batch(talks: Sequence[Talk]) -> tuple[Tensor, Tensor, Tensor]:
+    """Talks padded to one length. -> tokens (T,), starts (B, W), labels (4, B, W)"""
+    longest = max(len(talk.starts) for talk in talks)
+    starts = np.empty((len(talks), longest), np.int64)
+    labels = np.full((4, len(talks), longest), UNKNOWN, np.int64)
+    at = 0
+    for n, talk in enumerate(talks):
+        words = len(talk.starts)
+        starts[n, :words] = talk.starts + at
+        at += len(talk.tokens)
+        starts[n, words:] = at  # padding has no tokens
+        labels[:, n, :words] = talk.labels
+    tokens = np.concatenate([talk.tokens for talk in talks])
+    return torch.from_numpy(tokens).long(), torch.from_numpy(starts), torch.from_numpy(labels)
+
+
+@dataclass(frozen=True)
+class Found:
+    """How often a segmenter was right: shares from 0 to 1."""
+
+    precision: float  # of the borders that it found
+    recall: float  # of the borders that there are
+    casing: float  # words within sentences written as in the file
+    comma_precision: float
+    comma_recall: float
+    questions: float  # sentences told right from questions, or the other way round
 
 
 @torch.inference_mode()
-def precision_and_recall(segmenter: Segmenter, sentences: Sentences) -> tuple[float, float]:
-    """How many found borders are right, how many are found, in all sentences as one talk."""
-    tokens, starts, is_first = sentences.talk(range(len(sentences)))
-    logits = segmenter(torch.from_numpy(tokens).long(), torch.from_numpy(starts)[None])[0]
-    found = logits.numpy() >= 0
-    right = int((found & is_first).sum())
-    return right / max(1, int(found.sum())), right / max(1, int(is_first.sum()))
+def examine(segmenter: Segmenter, sentences: Sentences) -> Found:
+    """How well it does on sentences in their order, each heard with the first word of the next."""
+    talks = [sentences.talk([n, n + 1]) for n in range(len(sentences) - 1)]
+    heard = np.diff(sentences.starts) + 1
+    batches = [_batch([talk.first(int(heard[n]))]) for n, talk in enumerate(talks)]
+    logits = torch.cat([segmenter(*batch[:2])[0] for batch in batches]).numpy()  # (W, OUTPUTS)
+    labels = torch.cat([batch[2][:, 0] for batch in batches], 1).numpy()  # (4, W)
+    border, comma = (_precision_and_recall(logits[:, k], labels[k]) for k in (BORDER, COMMA))
+    casing = _share_right(logits[:, CASING:].argmax(1), labels[CASING])
+    return Found(*border, casing, *comma, _share_right(logits[:, QUESTION] >= 0, labels[QUESTION]))
+
+
+def _share_right(found: np.ndarray, labels: np.ndarray) -> float:
+    return float((found == labels)[labels != UNKNOWN].mean())
+
+
+def _precision_and_recall(logits: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
+    found, true = (logits >= 0) & (labels != UNKNOWN), labels == 1
+    right = int((found & true).sum())
+    return right / max(1, int(found.sum())), right / max(1, int(true.sum()))
