@@ -31,7 +31,7 @@ from hmt.systems import SYSTEMS
 from hmt.systems.contract import System
 from hmt.text.corpus import Corpus
 from hmt.training import average_models, load_recipe, parse_recipe, train
-from hmt.training.batches import BatchStream, collate, mix, parts_by_length, plan_epoch, share
+from hmt.training.batches import BatchStream, collate, micro_batches, mix, plan_epoch, share
 from hmt.training.checkpoint import Position
 from hmt.training.learner import Learner
 from hmt.training.optimizer import Optimizer, learning_rate
@@ -251,7 +251,7 @@ def test_parts_of_a_batch_hold_little_padding() -> None:
     plan = plan_epoch(corpus, 840, 1, 0)
     shares = []
     for n in range(100):
-        parts = parts_by_length(corpus, plan[n])
+        parts = micro_batches(corpus, plan[n])
         assert sorted(np.concatenate(parts).tolist()) == sorted(plan[n].tolist())
         sides = corpus.source_lengths, corpus.target_lengths
         padded = sum(len(part) * side[part].max() for part in parts for side in sides)
