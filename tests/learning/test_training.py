@@ -373,7 +373,7 @@ def test_muon_makes_the_update_of_each_stacked_matrix_orthogonal() -> None:
     layer = nn.Linear(8, 24)
     before, bias = layer.weight.detach().clone(), layer.bias.detach().clone()
     training = Training(updates=9, learning_rate=0.1, warmup=0, optimizer="muon")
-    optimizer = Optimizer(layer.parameters(), training, ALONE, [(layer.weight, 3)])
+    optimizer = Optimizer(layer.parameters(), training, ALONE, [(layer.get_parameter("weight"), 3)])
     optimizer.backward((layer(torch.randn(50, 8)) * torch.linspace(0.5, 2, 24)).pow(2).sum())
     optimizer.gather()
     optimizer.step(1)

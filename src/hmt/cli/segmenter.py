@@ -25,8 +25,8 @@ def segmenter(
 ) -> None:
     """Train the network that finds the sentences of speech.
 
-    Speech recognisers often give no punctuation. This small network hears the words before the
-    model does and says which of them begins a sentence. It is stored in the model directory, and
+    Speech recognisers often give no punctuation. This small network reads the words before the
+    model does and decides which of them begin a sentence. It is stored in the model directory, and
     every session uses it for sentences that do not begin with a capital letter.
 
     \b
