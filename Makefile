@@ -109,5 +109,5 @@ bench: $(STAMP)
 	$(BIN)/hmt bench
 
 clean:
-	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage build dist demo
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage* build dist demo
 	find . -name __pycache__ -type d -not -path './$(VENV)/*' -prune -exec rm -rf {} +

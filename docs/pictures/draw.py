@@ -12,7 +12,7 @@ import hmt
 from hmt.analysis.explanation import explain
 from hmt.analysis.figures import save_figure
 from hmt.analysis.picture import picture
-from hmt.cli._stage import Column, Sentence
+from hmt.cli._terminal import Column, Interlinear
 from hmt.cli.demo import GERMAN
 
 HERE = Path(__file__).parent
@@ -30,7 +30,7 @@ text{font:16px ui-monospace,Menlo,Consolas,"DejaVu Sans Mono",monospace}
 
 def heard(session: hmt.Session, sentence: str) -> list[Column]:
     """Each word with what was shown once it had been heard."""
-    spoken = Sentence(session)
+    spoken = Interlinear(session)
     for word in sentence.split():
         spoken.hear(word)
     spoken.end()

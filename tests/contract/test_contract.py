@@ -339,9 +339,9 @@ def test_draws_decide_the_loss(name: str) -> None:
             random.seed(6)
             again = loss_of(system, batch, draw)
             assert torch.equal(first.total, again.total)
-            assert first.parts.keys() == again.parts.keys()
+            assert first.terms.keys() == again.terms.keys()
             assert first.total.shape == (6,)
-            assert all(part.shape == (6,) for part in first.parts.values())
+            assert all(term.shape == (6,) for term in first.terms.values())
             assert first.total.isfinite().all()
 
 
@@ -385,7 +385,7 @@ def test_sentences_of_one_token_work(name: str) -> None:
 def test_an_unknown_knob_is_named_with_those_that_exist(name: str) -> None:
     """Planted: unknown settings ignored."""
     system = sample_system(name)
-    with pytest.raises(UserError, match=rf'{name} model has no setting "fluency"') as caught:
+    with pytest.raises(UserError, match=rf'{name} model has no knob "fluency"') as caught:
         system.knobs(fluency=2)
     for field in dataclasses.fields(system.Knobs):
         assert field.name in str(caught.value)

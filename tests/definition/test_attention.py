@@ -10,7 +10,7 @@ from torch import Tensor
 from hmt.fast.dropout import dropout
 from hmt.fast.small_attention import small_attention
 from hmt.model import attention
-from hmt.model.attention import attend, split_heads, split_parts
+from hmt.model.attention import attend, split_heads, split_projections
 from hmt.model.rows import NEVER
 from hmt.model.transformer import TABLE, sinusoids
 
@@ -78,12 +78,12 @@ def test_large_batches_do_not_hold_their_scores(monkeypatch: pytest.MonkeyPatch)
     attend(q, k, v, bias)
 
 
-def test_parts_and_heads_are_where_they_belong() -> None:
+def test_projections_and_heads_are_where_they_belong() -> None:
     x = torch.arange(2 * 3 * 12.0).view(2, 3, 12)
     assert torch.equal(split_heads(x, 4)[1, 2, 0], x[1, 0, 6:9])
-    parts = split_parts(x, 2, 6)
-    assert parts.shape == (2, 2, 2, 3, 3)
-    assert torch.equal(parts[1, 0, 1, 2], x[0, 2, 9:12])
+    projections = split_projections(x, 2, 6)
+    assert projections.shape == (2, 2, 2, 3, 3)
+    assert torch.equal(projections[1, 0, 1, 2], x[0, 2, 9:12])
 
 
 @pytest.mark.parametrize("probability", [0.1, 0.3, 0.5])

@@ -18,7 +18,7 @@ from lively import (
 from torch import Tensor
 
 from hmt.errors import UserError
-from hmt.model.attention import reports_of, split_parts
+from hmt.model.attention import reports_of, split_projections
 from hmt.model.passes import Packing, whole_pass
 from hmt.model.rows import Row, Rows, plain_bias
 from hmt.systems import build
@@ -53,7 +53,7 @@ def report_of(steps: list[float], source: int, delta: float) -> Aligned:
         setting=delta,
     )
     x = torch.randn(len(steps), DIMS.width, dtype=torch.float64)
-    attended = layer(x, split_parts(layer.read(h), DIMS.heads, DIMS.width), at, None)
+    attended = layer(x, split_projections(layer.keep(h), DIMS.heads, DIMS.width), at, None)
     return reports_of(Aligned, [attended.report])[0]
 
 

@@ -162,7 +162,7 @@ def test_losses_are_those_of_the_definition() -> None:
     batch = pairs([4], [3])
     cells = system.forward_cells(batch)
     c = certain_at_end(cells.confidence[0].sigmoid())
-    parts = system.validation_loss(batch).parts
+    parts = system.validation_loss(batch).terms
     every = {path: path_probability(path, c) for path in paths(3, 4)}
     emissions = {
         path: torch.stack([cells.gold[0, i, j] for i, j in enumerate(path)]).sum() for path in every
@@ -176,7 +176,7 @@ def test_losses_are_those_of_the_definition() -> None:
     torch.testing.assert_close(parts["latency"][0], latency)
     smooth = 0.9 * cells.gold[0] + 0.1 * cells.mean[0]
     torch.testing.assert_close(parts["state"][0], -smooth.mean(-1).sum())
-    direct = lattice_system(latency="delay").validation_loss(batch).parts["latency"][0]
+    direct = lattice_system(latency="delay").validation_loss(batch).terms["latency"][0]
     delay = sum(
         p * sum(j + 1 - (i + 1) * 4 / 3 for i, j in enumerate(path)) / 3
         for path, p in every.items()

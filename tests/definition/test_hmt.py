@@ -100,7 +100,7 @@ def test_packed_states_equal_the_copies_of_the_paper(
     naive = [naive_losses(system, s, t, knobs) for s, t in zip(sources, targets, strict=True)]
     for name in ("hmm", "latency", "state"):
         expected = torch.stack([loss[name] for loss in naive])
-        assert torch.allclose(got.parts[name], expected, atol=1e-9), name
+        assert torch.allclose(got.terms[name], expected, atol=1e-9), name
     total = torch.stack([sum(loss.values(), torch.zeros(())) for loss in naive])
     assert torch.allclose(got.total, total, atol=1e-9)
     close(gradients(system, got.total.sum()), gradients(system, total.sum()))
@@ -123,8 +123,8 @@ def test_a_sentence_alone_equals_itself_in_a_batch(
         system.loss(make_batch([s], [t]), system.knobs())
         for s, t in zip(sources, targets, strict=True)
     ]
-    for name, value in together.parts.items():
-        close([value], [torch.cat([loss.parts[name] for loss in alone])], 1e-10)
+    for name, value in together.terms.items():
+        close([value], [torch.cat([loss.terms[name] for loss in alone])], 1e-10)
     total = torch.cat([loss.total for loss in alone]).sum()
     close(gradients(system, together.total.sum()), gradients(system, total))
 
@@ -152,7 +152,7 @@ def test_pre_norm_and_shared_embeddings_compute_the_same_way() -> None:
     got = system.loss(make_batch(sources, targets), system.knobs())
     for n, (s, t) in enumerate(zip(sources, targets, strict=True)):
         naive = naive_losses(system, s, t, system.knobs())
-        assert float(got.parts["hmm"][n].detach()) == pytest.approx(naive["hmm"].item(), abs=1e-9)
+        assert float(got.terms["hmm"][n].detach()) == pytest.approx(naive["hmm"].item(), abs=1e-9)
 
 
 def test_best_path_variant_is_below_the_sum_over_paths() -> None:
@@ -160,7 +160,7 @@ def test_best_path_variant_is_below_the_sum_over_paths() -> None:
     best = HMT(dataclasses.replace(system.config, path="best")).double().eval()
     best.load_state_dict(system.state_dict())
     batch = make_batch(*random_pairs(3, 6))
-    one, other = (s.loss(batch, s.knobs()).parts["hmm"] for s in (system, best))
+    one, other = (s.loss(batch, s.knobs()).terms["hmm"] for s in (system, best))
     assert (other >= one - 1e-12).all()
     assert (other > one + 1e-3).any()
     assert all(torch.isfinite(g).all() for g in gradients(best, other.sum()))

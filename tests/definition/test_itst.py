@@ -13,7 +13,7 @@ from lively import DIMS, cut, enliven, padded_reads, pairs, streamed
 from torch import Tensor
 
 from hmt.errors import UserError
-from hmt.model.attention import reports_of, split_parts
+from hmt.model.attention import reports_of, split_projections
 from hmt.model.passes import Packing, Pass, whole_pass
 from hmt.model.rows import Row, Rows, plain_bias
 from hmt.systems import build
@@ -83,7 +83,7 @@ def test_attention_is_multiplied_by_transport_and_normalised(setting: float) -> 
     x = torch.randn(4, DIMS.width, dtype=torch.float64)
     for is_streaming in (False, True):
         at = dataclasses.replace(pass_over(h, 4, setting, is_streaming), is_watched=True)
-        source = split_parts(layer.read(h), DIMS.heads, DIMS.width)
+        source = split_projections(layer.keep(h), DIMS.heads, DIMS.width)
         done = layer(x, source, at, None)
         (report,) = reports_of(Transported, [done.report])
         query, keys = (

@@ -261,7 +261,7 @@ def test_latency_losses_reach_the_stopping_probabilities(kind: str, weight: str)
     """Without this gradient heads cannot learn when to stop."""
     torch.manual_seed(7)
     system = MMA(MMAConfig(DIMS, kind=kind)).double().eval()
-    system.validation_loss(pairs([7, 4], [6, 8])).parts[weight].sum().backward()
+    system.validation_loss(pairs([7, 4], [6, 8])).terms[weight].sum().backward()
     for cross in crosses(system):
         own = cross.stop_query if kind == "lookback" else cross.query
         assert own.weight.grad.abs().max() > 1e-6

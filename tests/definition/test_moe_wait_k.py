@@ -11,7 +11,7 @@ from training_runs import DIMS as TOY_DIMS
 from training_runs import prepare_toy, recipe
 
 from hmt.errors import UserError
-from hmt.model.attention import split_heads, split_parts
+from hmt.model.attention import split_heads, split_projections
 from hmt.model.passes import Packing, Pass, whole_pass
 from hmt.model.rows import Rows, plain_bias
 from hmt.models.directory import load_system
@@ -64,8 +64,8 @@ def test_gated_attention_is_its_definition() -> None:
     module = attention(lags)
     heads, width = len(lags), DIMS.width
     x, h = (torch.randn(n, width, dtype=torch.float64) for n in (steps, source))
-    kept = module.read(h)[None]
-    seen = split_parts(kept, heads, width)
+    kept = module.keep(h)[None]
+    seen = split_projections(kept, heads, width)
     at = expert_pass(k, source, steps)
     out = module(x, seen, at, None).out
     query = split_heads(module.query(x)[None], heads)

@@ -158,7 +158,7 @@ def test_hmt_with_one_state_is_wait_k(k: int) -> None:
     hmt = with_weights(lively("hmt", seed=8, lower=k, states=1), wait_k)
     batch = batch_of()
     assert_close(
-        hmt.loss(batch, hmt.knobs()).parts["hmm"].detach(),
+        hmt.loss(batch, hmt.knobs()).terms["hmm"].detach(),
         wait_k.loss(batch, wait_k.knobs()).total.detach(),
     )
     sources = sentences(5, seed=5)

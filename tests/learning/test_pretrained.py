@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from hmt.cli._stage import Sentence, play
+from hmt.cli._terminal import Interlinear, play
 from hmt.models.model import PRETRAINED, Model, load
 from hmt.streaming.engine import LENGTH_EXTRA, LENGTH_FACTOR
 from hmt.streaming.events import Ended
@@ -138,7 +138,7 @@ def test_the_demo_tells_when_each_word_was_written(capsys: pytest.CaptureFixture
 
 
 def test_the_stage_shows_all_that_was_heard_and_written() -> None:
-    sentence = Sentence(model().session())
+    sentence = Interlinear(model().session())
     for word in ["Er", "ist", "mein", "Freund."]:
         sentence.hear(word)
     sentence.end()

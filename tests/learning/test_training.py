@@ -31,7 +31,7 @@ from hmt.systems import SYSTEMS
 from hmt.systems.contract import System
 from hmt.text.corpus import Corpus
 from hmt.training import average_models, load_recipe, parse_recipe, train
-from hmt.training.batches import BatchStream, collate, mix, parts_by_length, plan_epoch, share
+from hmt.training.batches import BatchStream, collate, micro_batches, mix, plan_epoch, share
 from hmt.training.checkpoint import Position
 from hmt.training.learner import Learner
 from hmt.training.optimizer import Optimizer, learning_rate
@@ -251,7 +251,7 @@ def test_parts_of_a_batch_hold_little_padding() -> None:
     plan = plan_epoch(corpus, 840, 1, 0)
     shares = []
     for n in range(100):
-        parts = parts_by_length(corpus, plan[n])
+        parts = micro_batches(corpus, plan[n])
         assert sorted(np.concatenate(parts).tolist()) == sorted(plan[n].tolist())
         sides = corpus.source_lengths, corpus.target_lengths
         padded = sum(len(part) * side[part].max() for part in parts for side in sides)
@@ -373,7 +373,7 @@ def test_muon_makes_the_update_of_each_stacked_matrix_orthogonal() -> None:
     layer = nn.Linear(8, 24)
     before, bias = layer.weight.detach().clone(), layer.bias.detach().clone()
     training = Training(updates=9, learning_rate=0.1, warmup=0, optimizer="muon")
-    optimizer = Optimizer(layer.parameters(), training, ALONE, [(layer.weight, 3)])
+    optimizer = Optimizer(layer.parameters(), training, ALONE, [(layer.get_parameter("weight"), 3)])
     optimizer.backward((layer(torch.randn(50, 8)) * torch.linspace(0.5, 2, 24)).pow(2).sum())
     optimizer.gather()
     optimizer.step(1)

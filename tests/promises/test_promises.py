@@ -97,6 +97,7 @@ def test_recipes_parse_and_state_command_cost_and_score(path: Path) -> None:
         assert re.search(r"\(\d{4}-\d\d-\d\d, commit [0-9a-f]{7}", cost[0]), "date, commit"
     if not reached[0].startswith(("not run ", "not measured ")):
         assert re.match(r"sacreBLEU \d", reached[0]), "a score and its name"
+        assert re.search(r"trained at commit [0-9a-f]{7}", reached[0]), "which code reached it"
         results = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
         for figure in re.findall(r"\d+\.\d+", reached[0].partition(" for ")[0]):
             found = re.search(rf"(?<![\d.]){re.escape(figure)}(?!\d)", results)

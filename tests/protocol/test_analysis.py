@@ -35,7 +35,7 @@ from hmt.errors import UserError
 from hmt.evaluation.points import add_point
 from hmt.evaluation.records import write_records
 from hmt.metrics.scores import score
-from hmt.model.attention import CrossAttention, split_parts
+from hmt.model.attention import CrossAttention, split_projections
 from hmt.model.dims import Dims
 from hmt.model.passes import Packing, whole_pass
 from hmt.model.rows import Rows, plain_bias
@@ -190,7 +190,7 @@ def test_attention_of_a_module_is_the_softmax_of_its_scores() -> None:
     rows = Rows.of(moment, moment)
     bias = plain_bias(rows, rows, h.dtype)
     at = whole_pass(rows, bias, Packing(1, 3), h, torch.tensor([length]))
-    source = split_parts(cross.read(h), 2, 8)
+    source = split_projections(cross.keep(h), 2, 8)
     assert cross(x, source, at, None).weights is None, "computed only for those who watch"
     attended = cross(x, source, dataclasses.replace(at, is_watched=True), None)
     assert torch.equal(attended.out, cross(x, source, at, None).out)
@@ -199,7 +199,7 @@ def test_attention_of_a_module_is_the_softmax_of_its_scores() -> None:
         own = []
         for head in range(2):
             part = slice(4 * head, 4 * head + 4)
-            keys = cross.read(h)[0, : moment[0, row], :8][:, part]
+            keys = cross.keep(h)[0, : moment[0, row], :8][:, part]
             own.append((keys @ cross.query(x)[row, part] / 2).softmax(0))
         expected = torch.zeros(length).double()
         expected[: moment[0, row]] = torch.stack(own).mean(0)

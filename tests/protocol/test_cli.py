@@ -355,7 +355,7 @@ def test_the_demo_draws_nothing_where_nothing_was_typed(monkeypatch: pytest.Monk
     """Planted: Ctrl-D leaves "heard 0, written 0" behind."""
     import io
 
-    from hmt.cli._stage import Screen, _listen_once
+    from hmt.cli._terminal import Screen, _listen_once
     from hmt.models.model import load
 
     session, shown = load().session(), io.StringIO()

@@ -55,6 +55,14 @@ class Patient(TokenSystem):
 class Nameless(TokenSystem):
     Config = Config
     Knobs = Knobs
+
+
+class Sharp(Patient):
+    Config = Knobs
+
+
+class Loose(Patient):
+    Knobs = dict
 """
 
 
@@ -143,10 +151,12 @@ def test_commands_take_trust(hmt: Call, here: Path, data: Path, command: str) ->
     ("name", "message"),
     [
         ("own_systems.patience:Patient", "cannot be imported.*package.module:Class"),
-        ("own_systems.patient:Impatient", "cannot be imported.*Impatient"),
+        ("own_systems.patient:Impatient", 'cannot be imported.*defines no "Impatient"'),
         ("own_systems.patient:number", "is not a system"),
         ("own_systems.patient:Config", "is not a system"),
         ("own_systems.patient:Nameless", "has no name"),
+        ("own_systems.patient:Sharp", "lacks dims and label_smoothing"),
+        ("own_systems.patient:Loose", "must be frozen dataclasses"),
         (":Patient", "cannot be imported"),
         ("own_systems.patient:", "cannot be imported"),
     ],

@@ -188,7 +188,7 @@ def test_data_json_tells_how_it_was_made(made: Made) -> None:
     assert set(data["versions"]) == {"python", "hmt", "tokenizers", "numpy"}
 
 
-def test_progress_reaches_the_end_of_every_stage(made: Made) -> None:
+def test_progress_reaches_the_end_of_every_task(made: Made) -> None:
     last: dict[str, tuple[int, int]] = {}
     prepare(made(), lambda stage, done, total: last.update({stage: (done, total)}))
     assert last == {"check": (4, 4), "vocabulary": (6, 6), "train": (3, 3), "valid": (1, 1)}

@@ -3,12 +3,13 @@
 import random
 
 import pytest
-from lively import HMT_SYMBOLS, lively_hmt, random_tokens
+from lively import HMT_SYMBOLS, lively, lively_hmt, random_tokens
 
 from hmt.models.model import Model
 from hmt.streaming.engine import Engine
 from hmt.streaming.events import Written
 from hmt.streaming.live import Live
+from hmt.systems.contract import of_some_type
 from hmt.systems.hmt import HMT
 from hmt.text.tokenizer import train_bpe
 
@@ -20,10 +21,13 @@ def system() -> HMT:
     return lively_hmt(3)
 
 
-def test_resizing_changes_nothing_but_memory(system: HMT) -> None:
-    """Planted bugs: slots copied in another order; registers or sums forgotten."""
+@pytest.mark.parametrize("name", ["hmt", "mma", "gma"])
+def test_resizing_changes_nothing_but_memory(name: str) -> None:
+    """Planted bugs: slots copied in another order; sums (HMT) or registers (MMA, GMA) forgotten."""
+    system = of_some_type(lively_hmt(3)) if name == "hmt" else lively(name)
     draw = random.Random(1)
-    sources = [random_tokens(draw, 30, HMT_SYMBOLS) for _ in range(5)]
+    symbols = system.transformer.dims.source_vocabulary
+    sources = [random_tokens(draw, 30, symbols) for _ in range(5)]
     expected = {n: s.target for n, s in Engine(system, 5).translate(sources)}
     engine = Engine(system, 2)
     streams = [engine.open() for _ in range(2)]

@@ -26,7 +26,7 @@ from hmt.systems import SYSTEMS
 from hmt.systems.contract import System
 from hmt.systems.hmt_states import StateTable, state_table
 from hmt.text.symbols import EOS
-from hmt.training.batches import MOST_PADDING, Numbers, parts_by_length, plan_epoch
+from hmt.training.batches import MOST_PADDING, Numbers, micro_batches, plan_epoch
 from hmt.training.checkpoint import Position
 from hmt.training.learner import Learner
 from hmt.training.processes import Group, keep_buffers
@@ -35,7 +35,7 @@ from hmt.training.recipe import Training
 TARGETS = {"tiny": (3.0, 3.8, 4.1), "base": (2.8, 3.5, 3.7)}
 # adaptive wait-k is composed of trained models
 OTHERS = tuple(name for name in SYSTEMS if name not in ("hmt", "full", "adaptive"))
-# The padding that parts of a batch aim at, plus some for the side they are not sorted by.
+# The padding that micro-batches aim at, plus some for the side they are not sorted by.
 TARGET_PADDING = MOST_PADDING + 0.05
 
 
@@ -121,11 +121,11 @@ def real_like(pairs: int) -> Lengths:
 
 
 def padding(limit: int = 4096, pairs: int = 100_000) -> Iterator[Row]:
-    """Share of padding in the batches of an epoch, in the parts in which training computes them."""
+    """Share of padding in the batches of an epoch, as training computes them: in micro-batches."""
     corpus = real_like(pairs)
     plan = plan_epoch(corpus, limit, seed=1, epoch=0)
     chosen = range(0, len(plan), max(1, len(plan) // 50))
-    parts = [part for n in chosen for part in parts_by_length(corpus, plan[n])]
+    parts = [part for n in chosen for part in micro_batches(corpus, plan[n])]
     for side, lengths in (("source", corpus.source_lengths), ("target", corpus.target_lengths)):
         tokens = sum(int(lengths[part].sum()) for part in parts)
         padded = sum(len(part) * int(lengths[part].max()) for part in parts)

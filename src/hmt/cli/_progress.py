@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 @contextmanager
 def bars() -> "Iterator[Progress]":
-    """A callback that shows one bar per stage; without a terminal it shows nothing."""
+    """A callback that shows one bar per task; without a terminal it shows nothing."""
     if not sys.stderr.isatty():
-        yield lambda stage, done, total: None
+        yield lambda task, done, total: None
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
@@ -24,10 +24,10 @@ def bars() -> "Iterator[Progress]":
     with Display(*columns, TimeRemainingColumn(), console=Console(stderr=True)) as display:
         tasks = {}
 
-        def show(stage: str, done: int, total: int) -> None:
-            if stage not in tasks:
-                tasks[stage] = display.add_task(stage, total=total)
-            display.update(tasks[stage], completed=done, total=total)
+        def show(task: str, done: int, total: int) -> None:
+            if task not in tasks:
+                tasks[task] = display.add_task(task, total=total)
+            display.update(tasks[task], completed=done, total=total)
 
         yield show
 

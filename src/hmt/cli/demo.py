@@ -92,7 +92,7 @@ def demo(
     Shows sample sentences, then translates what you type. Text on standard input is translated
     instead: echo "Guten Morgen" | hmt demo
     """
-    from hmt.cli._stage import Screen, listen, play
+    from hmt.cli._terminal import Screen, listen, play
 
     console = Screen(highlight=False)
     if learns:
@@ -128,7 +128,7 @@ def _or_samples(lines: Iterator[Iterable[str]]) -> Iterator[Iterable[str]]:
 
 def _learn(output: Path, console: "Console", is_fast: bool) -> None:
     """Train a very small model, show it at work, and measure it."""
-    from hmt.cli._stage import play
+    from hmt.cli._terminal import play
     from hmt.models.model import load
 
     console.print(

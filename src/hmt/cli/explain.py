@@ -26,7 +26,7 @@ def explain(
     sentence: str | None = typer.Argument(
         None,
         metavar="SENTENCE",
-        help="Sentence to translate and explain, in quotation marks. An only argument is the "
+        help="Sentence to translate and explain, in quotation marks. A single argument is the "
         "SENTENCE, unless it is a directory or begins with hf:.",
     ),
     output: Path | None = typer.Option(

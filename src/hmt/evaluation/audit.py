@@ -276,7 +276,7 @@ def audit(
     *,
     probes: int = PROBES,
     seed: int = 1,
-    progress: Progress = lambda stage, done, total: None,
+    progress: Progress = lambda task, done, total: None,
     **knobs: Any,
 ) -> Report:
     """Audit a model on sentences, or on invented ones made from its own vocabulary."""
@@ -305,7 +305,7 @@ def audit_agent(
     *,
     probes: int = PROBES,
     seed: int = 1,
-    progress: Progress = lambda stage, done, total: None,
+    progress: Progress = lambda task, done, total: None,
 ) -> Report:
     """Audit an agent of SimulEval: its answers may depend only on the words given so far."""
     draw = random.Random(seed)

@@ -38,7 +38,7 @@ FOREIGN = (
     "{} holds other files, or results of another model or other text, and was left "
     "unchanged; name another output directory or remove it."
 )
-Progress = Callable[[str, int, int], None]  # stage, done, total
+Progress = Callable[[str, int, int], None]  # task, done, total
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def evaluate(
     *,
     batch: int = 64,
     scoring: Scoring = STANDARD,
-    progress: Progress = lambda stage, done, total: None,
+    progress: Progress = lambda task, done, total: None,
 ) -> list[Point]:
     """Measure every setting that is not measured yet; return the points in order."""
     if not (isinstance(model, Model) and isinstance(test, ParallelText)):

@@ -26,7 +26,7 @@ def forced(
         some = slice(start, start + batch)
         rows = make_batch([[*ids, EOS] for ids in source_ids[some]], target_ids[some], device)
         with torch.inference_mode():
-            losses = {name: p.tolist() for name, p in model.system.loss(rows, knobs).parts.items()}
+            losses = {name: p.tolist() for name, p in model.system.loss(rows, knobs).terms.items()}
             shown = model.system.inspect(rows, knobs)
         engine = Engine(model.system, slots=len(shown))
         streams = dict(engine.translate(source_ids[some], knobs, target_ids[some]))

@@ -56,7 +56,7 @@ def evaluate_longform(
     *,
     batch: int = 64,
     scoring: Scoring = STANDARD,
-    progress: Progress = lambda stage, done, total: None,
+    progress: Progress = lambda task, done, total: None,
 ) -> list[Point]:
     """Hold all talks at every setting, except those already held; the points in order."""
     if test.references is None:

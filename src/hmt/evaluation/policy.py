@@ -41,7 +41,7 @@ def policy_sweep(
     base: int | None = None,
     batch: int = 16,
     resamples: int = RESAMPLES,
-    progress: Callable[[str, int, int], None] = lambda stage, done, total: None,
+    progress: Callable[[str, int, int], None] = lambda task, done, total: None,
 ) -> list[Point]:
     """Measure every setting that scores.json of the output directory lacks. -> all its points"""
     gold = read_alignments(alignment, text.sources, text.references or (), base)

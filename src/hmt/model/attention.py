@@ -27,11 +27,11 @@ def join_heads(x: Tensor) -> Tensor:
     return x.transpose(1, 2).flatten(2)
 
 
-def split_parts(x: Tensor, heads: int, width: int) -> Tensor:
-    """Keys, values, and what else is kept: P parts. (B, J, P * D) -> (P, B, H, J, D / H)"""
+def split_projections(x: Tensor, heads: int, width: int) -> Tensor:
+    """Keys, values, and what else is kept: P projections. (B, J, P * D) -> (P, B, H, J, D / H)"""
     batch, length, kept = x.shape
-    parts = x.view(batch, length, kept // width, heads, width // heads)
-    return parts.permute(2, 0, 3, 1, 4)
+    projections = x.view(batch, length, kept // width, heads, width // heads)
+    return projections.permute(2, 0, 3, 1, 4)
 
 
 def attend(query: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None) -> Tensor:
@@ -127,7 +127,7 @@ class CrossAttention(nn.Module):
         self.project = nn.Linear(dims.width, 2 * dims.width)
         self.output = nn.Linear(dims.width, dims.width)
 
-    def read(self, h: Tensor) -> Tensor:
+    def keep(self, h: Tensor) -> Tensor:
         """What the layer keeps of source states: keys, values, ... (..., D) -> (..., W)"""
         kept: Tensor = self.project(h)
         return kept
@@ -142,7 +142,7 @@ class CrossAttention(nn.Module):
     ) -> Look:
         """How rows look at the source: here, all at the source up to their moments.
 
-        x (N, D), query (B, H, Q, D / H), what `read` kept (B, H, J, D / H) each, register (B, ...)
+        x (N, D), query (B, H, Q, D / H), what `keep` kept (B, H, J, D / H) each, register (B, ...)
         """
         return Look(at.source_bias)
 

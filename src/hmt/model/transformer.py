@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from hmt.fast.dropout import dropout
-from hmt.model.attention import Attended, CrossAttention, Report, SelfAttention, split_parts
+from hmt.model.attention import Attended, CrossAttention, Report, SelfAttention, split_projections
 from hmt.model.dims import Dims
 from hmt.model.passes import Packing, Pass
 from hmt.model.rows import source_bias
@@ -213,11 +213,11 @@ class Transformer(nn.Module):
 
     def keep(self, h: Tensor) -> list[Tensor]:
         """What cross-attention needs of source states, per layer. (..., D) -> (..., W) each"""
-        return [layer.cross.read(h) for layer in self.decoder]  # type: ignore[union-attr, operator]
+        return [layer.cross.keep(h) for layer in self.decoder]  # type: ignore[union-attr, operator]
 
     def read(self, h: Tensor) -> list[Tensor]:
         """The same, laid out for attention. (B, J, D) -> (P, B, H, J, D / H) each"""
-        return [split_parts(x, self.dims.heads, self.dims.width) for x in self.keep(h)]
+        return [split_projections(x, self.dims.heads, self.dims.width) for x in self.keep(h)]
 
     def decode(
         self, tokens: Tensor, source: list[Tensor], at: Pass, remember: Remember | None = None

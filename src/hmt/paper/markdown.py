@@ -46,7 +46,7 @@ def _chapter(chapter: Chapter, pictures: Path) -> list[str]:
         lines.append(f"Missing: {', '.join(dict.fromkeys(section.missing))}.")
     commands = "\n".join(chapter.commands)
     lines.append(
-        f"<details><summary><code>hmt paper {part.name}</code>: {chapter.facts}</summary>\n\n"
+        f"<details><summary><code>hmt paper {part.name}</code>: {chapter.provenance}</summary>\n\n"
         f"```\n{commands}\n```\n\n</details>"
     )
     return lines

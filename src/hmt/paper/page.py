@@ -86,7 +86,7 @@ def _chapter(chapter: Chapter) -> str:
 <p class="verdict">{escape(section.verdict)}</p>
 {"".join(map(_block, section.blocks))}
 {f"<p>Missing: {escape(missing)}.</p>" if missing else ""}
-<details><summary>hmt paper {part.name}: {escape(chapter.facts)}</summary>
+<details><summary>hmt paper {part.name}: {escape(chapter.provenance)}</summary>
 <pre>{escape(chr(10).join(chapter.commands))}</pre></details>
 </section>
 """

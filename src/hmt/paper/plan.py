@@ -91,9 +91,9 @@ class Ledger:
             return None
         return found if isinstance(found, dict) else None
 
-    def note(self, step: Step, **facts: Any) -> None:
+    def note(self, step: Step, **more: Any) -> None:
         """Keep that a step is done, with what it was done from."""
-        content = {**identity(step), **facts}
+        content = {**identity(step), **more}
         self.folder.mkdir(parents=True, exist_ok=True)
         write_atomically(self.path(step), json.dumps(content, indent=1) + "\n")
 

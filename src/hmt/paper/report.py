@@ -20,7 +20,7 @@ class Chapter:
 
     part: Part
     section: Section
-    facts: str  # commits, seeds, cost
+    provenance: str  # commits, seeds, cost
     commands: tuple[str, ...]
     done: int  # steps, without the preparation that all share
     total: int
@@ -68,8 +68,8 @@ def build(place: Place, parts: Sequence[Part], ledger: Ledger) -> Report:
         own = [step for step in steps if step.name != "prepare"]
         done = sum(ledger.state(step) == DONE for step in own)
         commands = tuple(portable(step.shown, place) for step in steps)
-        facts = _facts(steps, ledger)
-        chapters.append(Chapter(part, part.section(place), facts, commands, done, len(own)))
+        provenance = _provenance(steps, ledger)
+        chapters.append(Chapter(part, part.section(place), provenance, commands, done, len(own)))
     every = ordered(step for part in parts for step in part.steps(place))
     trained = tuple(_trained(step) for step in every if _is_there(step, ledger))
     introduction = (
@@ -106,7 +106,7 @@ def _is_there(step: Step, ledger: Ledger) -> bool:
     return step.is_training and ledger.state(step) == DONE
 
 
-def _facts(steps: Sequence[Step], ledger: Ledger) -> str:
+def _provenance(steps: Sequence[Step], ledger: Ledger) -> str:
     """One line: trained and analysed at which commits, with which seeds, at what cost."""
     runs = [step.output.parent for step in steps if _is_there(step, ledger)]
     known = [facts for run in runs if (facts := run_facts(run))]

@@ -67,7 +67,7 @@ class Shelf:
 
 
 class HeadShelf(Shelf):
-    """What attention reads: P parts (keys, values, ...), (P, S, H, C, D / H) per layer.
+    """What attention reads: P projections (keys, values, ...), (P, S, H, C, D / H) per layer.
 
     A head's keys are contiguous, so attending to hundreds of rows takes a third less time.
     """
@@ -75,18 +75,22 @@ class HeadShelf(Shelf):
     axis = 3
     slot_axis = 1
 
-    def __init__(self, transformer: Transformer, slots: int, layers: int, parts: int = 2) -> None:
+    def __init__(
+        self, transformer: Transformer, slots: int, layers: int, projections: int = 2
+    ) -> None:
         weight, dims = transformer.output.weight, transformer.dims
         self.heads, self.size = dims.heads, dims.width // dims.heads
-        shape = (parts, slots, self.heads, FIRST_CAPACITY, self.size)
+        shape = (projections, slots, self.heads, FIRST_CAPACITY, self.size)
         super().__init__([weight.new_zeros(shape) for _ in range(layers)])
         device = weight.device
-        self.parts = torch.arange(parts, device=device)[:, None] * slots  # (P, 1) slots before each
+        self.slots_before = torch.arange(projections, device=device)[:, None] * slots  # (P, 1)
         # (P * H,) heads before each head of the first slot
-        self.before = (self.parts * self.heads + torch.arange(self.heads, device=device)).view(-1)
+        self.before = (
+            self.slots_before * self.heads + torch.arange(self.heads, device=device)
+        ).view(-1)
 
     def places(self, slots: Tensor, at: Tensor) -> Tensor:
-        """Flat indices of rows in all heads and parts. (N,) twice -> (N * P * H,)"""
+        """Flat indices of rows in all heads and projections. (N,) twice -> (N * P * H,)"""
         first = torch.add(at, slots, alpha=self.heads * self.capacity)
         return torch.add(first[:, None], self.before, alpha=self.capacity).view(-1)
 
@@ -101,9 +105,9 @@ class HeadShelf(Shelf):
         if slots is None:
             return kept[:, :, :, :length]
         # selecting along the second dimension would touch all slots
-        chosen = (self.parts + slots).view(-1)
+        chosen = (self.slots_before + slots).view(-1)
         seen = kept.flatten(0, 1)[:, :, :length].index_select(0, chosen)
-        return seen.view(len(self.parts), len(slots), *seen.shape[1:])
+        return seen.view(len(self.slots_before), len(slots), *seen.shape[1:])
 
     def remember(self, owner: Tensor, at: Tensor, slots: Tensor | None, length: int) -> Remember:
         """Write new rows, return all so far. (N,) twice, (B,) or all"""

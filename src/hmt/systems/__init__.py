@@ -1,6 +1,7 @@
 """The systems on one Transformer; a new one is one file and one line here."""
 
 import sys
+from dataclasses import fields, is_dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import cast
@@ -44,9 +45,10 @@ def build(
     """Build a system from its name and plain configuration; `where` appears in error messages."""
     kind = system_named(name, trust)
     made: Configuration = from_plain(kind.Config, config, where)
-    smoothing = getattr(made, "label_smoothing", 0.0)
-    if not 0 <= smoothing < 1:
-        raise UserError(f"label_smoothing = {smoothing}: give 0 or more, and less than 1.")
+    if not 0 <= made.label_smoothing < 1:
+        raise UserError(
+            f"label_smoothing = {made.label_smoothing}: give 0 or more, and less than 1."
+        )
     return kind(made)
 
 
@@ -78,19 +80,42 @@ def _imported(name: str) -> type[System]:
     if str(Path.cwd()) not in sys.path:
         sys.path.append(str(Path.cwd()))
     try:
-        kind = vars(import_module(module))[attribute]
-    except (ImportError, KeyError, ValueError) as error:
+        found = vars(import_module(module))
+    except (ImportError, ValueError) as error:
         raise UserError(
             f'System "{name}" cannot be imported ({error}); write package.module:Class, where the '
-            "package is installed or lies in this folder."
+            "package is installed or is in the current folder."
         ) from None
+    if attribute not in found:
+        raise UserError(
+            f'System "{name}" cannot be imported: {module} defines no "{attribute}"; write '
+            "package.module:Class."
+        )
+    kind = found[attribute]
     if not (isinstance(kind, type) and issubclass(kind, System)):
         raise UserError(
             f'"{name}" is not a system: derive the class from hmt.systems.contract.System.'
         )
+    _check_parameters(name, kind)
+    return kind
+
+
+def _check_parameters(name: str, kind: type[System]) -> None:
+    """Refuse a class that lacks what every system has, before it fails in the middle of a run."""
     for attribute in ("name", "Config", "Knobs"):
         if not hasattr(kind, attribute):
             raise UserError(
                 f'The system "{name}" has no {attribute}: give its class that attribute.'
             )
-    return kind
+    for made in (kind.Config, kind.Knobs):
+        if not (isinstance(made, type) and is_dataclass(made)):
+            raise UserError(
+                f'The system "{name}" has {made!r} as its Config or Knobs; both must be frozen '
+                "dataclasses."
+            )
+    lacking = {"dims", "label_smoothing"} - {field.name for field in fields(kind.Config)}
+    if lacking:
+        raise UserError(
+            f'The Config of the system "{name}" lacks {" and ".join(sorted(lacking))}: every '
+            "Config has `dims: Dims` and `label_smoothing: float`."
+        )

@@ -28,18 +28,18 @@ from hmt.systems.stream import Plan, Read, Stream, Write
 
 @dataclass(frozen=True)
 class Loss:
-    """Per-sentence sums; `parts` are reported, `total` is minimised."""
+    """Per-sentence sums; `terms` are reported, `total` is minimised."""
 
     total: Tensor  # (B,)
-    parts: dict[str, Tensor]  # (B,) each
+    terms: dict[str, Tensor]  # (B,) each
 
 
 def mean_loss(losses: Sequence[Loss]) -> Loss:
     """The mean of several losses of one batch."""
-    parts = {
-        name: torch.stack([loss.parts[name] for loss in losses]).mean(0) for name in losses[0].parts
+    terms = {
+        name: torch.stack([loss.terms[name] for loss in losses]).mean(0) for name in losses[0].terms
     }
-    return Loss(torch.stack([loss.total for loss in losses]).mean(0), parts)
+    return Loss(torch.stack([loss.total for loss in losses]).mean(0), terms)
 
 
 @dataclass(frozen=True)
@@ -90,12 +90,12 @@ class System(nn.Module, Generic[ConfigT, KnobsT, MemoryT]):
         return 0.0
 
     def knobs(self, **chosen: object) -> KnobsT:
-        """Inference settings: this model's defaults, with the given ones replaced."""
+        """The knobs of this model: its defaults, with the given ones replaced."""
         allowed = [f.name for f in fields(self.Knobs)]
         for key in chosen:
             if key not in allowed:
                 raise UserError(
-                    f'This {self.name} model has no setting "{key}"; it has '
+                    f'This {self.name} model has no knob "{key}"; its knobs are '
                     f"{', '.join(allowed) or 'none'}."
                 )
         knobs: KnobsT = from_plain(self.Knobs, {**self.default_knobs(), **chosen}, "knobs")
@@ -106,33 +106,33 @@ class System(nn.Module, Generic[ConfigT, KnobsT, MemoryT]):
         return {}
 
     def seeing_all(self, knobs: KnobsT) -> KnobsT:
-        """Settings under which `score` can let every token see the whole source."""
+        """Knobs under which `score` can let every token see the whole source."""
         return knobs
 
     def doubts(self, knobs: KnobsT) -> list[str]:
-        """Reasons why these settings may not suit this model, one sentence each."""
+        """Reasons why these knobs may not suit this model, one sentence each."""
         return []
 
     # ---- training
 
     def sample(self, draw: random.Random, batch: Batch) -> KnobsT:
-        """The settings of one training batch."""
+        """The knobs of one training batch."""
         return self.knobs()
 
     def validation_knobs(self) -> list[KnobsT]:
-        """The settings that validation averages over: fixed, so that losses are comparable."""
+        """The knobs that validation averages over: fixed, so that losses are comparable."""
         return [self.knobs()]
 
     def training_loss(self, batch: Batch, draw: random.Random) -> Loss:
-        """The loss under drawn settings."""
+        """The loss under knobs that are drawn for this batch."""
         return self.loss(batch, self.sample(draw, batch))
 
     def validation_loss(self, batch: Batch) -> Loss:
-        """The mean loss under the fixed settings of validation."""
+        """The mean loss under the fixed knobs of validation."""
         return mean_loss([self.loss(batch, knobs) for knobs in self.validation_knobs()])
 
     def loss(self, batch: Batch, knobs: KnobsT) -> Loss:
-        """What the system minimises, under given settings."""
+        """What the system minimises, under given knobs."""
         raise NotImplementedError
 
     def score(self, batch: Batch, knobs: KnobsT, reads: Tensor) -> Tensor:

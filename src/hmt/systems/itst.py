@@ -80,7 +80,7 @@ class Transport(CrossAttention):
         self.transport_query = nn.Linear(dims.width, dims.width)
         self.transport_project = nn.Linear(dims.width, dims.width)
 
-    def read(self, h: Tensor) -> Tensor:
+    def keep(self, h: Tensor) -> Tensor:
         return torch.cat([self.project(h), self.transport_project(h)], dim=-1)
 
     def look(
@@ -191,8 +191,8 @@ class ITST(TokenSystem[ITSTConfig, ITSTKnobs, None]):
         latency, excess = transport_losses(transport, batch)
         total = cross_entropy + self.config.latency_weight * latency
         total = total + self.config.normalisation_weight * excess
-        parts = {"cross_entropy": cross_entropy, "latency": latency, "normalisation": excess}
-        return Loss(total, parts)
+        terms = {"cross_entropy": cross_entropy, "latency": latency, "normalisation": excess}
+        return Loss(total, terms)
 
     def inspect(self, batch: Batch, knobs: ITSTKnobs) -> list[dict[str, list[list[float]]]]:
         """How much each source token transports to each target token, the mean over layers."""

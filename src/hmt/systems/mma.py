@@ -78,7 +78,7 @@ class Monotonic(CrossAttention):
             self.stop_query = nn.Linear(dims.width, dims.width)
             self.stop_project = nn.Linear(dims.width, dims.width)
 
-    def read(self, h: Tensor) -> Tensor:
+    def keep(self, h: Tensor) -> Tensor:
         kept = self.project(h)
         return torch.cat([kept, self.stop_project(h)], dim=-1) if self.looks_back else kept
 
@@ -195,8 +195,8 @@ class MMA(TokenSystem[MMAConfig, MMAKnobs, None]):
         variance = head_divergence(delays, batch.target_length)
         total = cross_entropy + self.config.latency_weight * average
         total = total + self.config.variance_weight * variance
-        parts = {"cross_entropy": cross_entropy, "latency": average, "variance": variance}
-        return Loss(total, parts)
+        terms = {"cross_entropy": cross_entropy, "latency": average, "variance": variance}
+        return Loss(total, terms)
 
     def inspect(self, batch: Batch, knobs: MMAKnobs) -> list[dict[str, list[float]]]:
         """The expected delay of the most demanding head, per token."""

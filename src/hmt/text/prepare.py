@@ -49,7 +49,7 @@ LIMITS = {
 }
 
 Files = dict[str, tuple[TextFile, TextFile]]  # split -> source, target
-Progress = Callable[[str, int, int], None]  # stage, done, total
+Progress = Callable[[str, int, int], None]  # task, done, total
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Prepare:
         return {name: (Path(s), Path(t)) for name, (s, t) in pairs.items() if s and t}
 
 
-def prepare(settings: Prepare, progress: Progress = lambda stage, done, total: None) -> Report:
+def prepare(settings: Prepare, progress: Progress = lambda task, done, total: None) -> Report:
     """Make the prepared directory `settings.output`, or reuse it if the settings are the same."""
     _check(settings)
     paths = list(chain.from_iterable(settings.splits().values()))

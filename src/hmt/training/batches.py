@@ -19,9 +19,9 @@ from hmt.text.symbols import PAD
 Numbers = NDArray[Any]
 
 
-# A batch is computed in parts of similar length once more than this share of it is padding.
+# A batch is computed in micro-batches of similar length once more than this share of it is padding.
 MOST_PADDING = 0.15
-MOST_PARTS = 5
+MOST_MICRO_BATCHES = 5
 
 
 class Pairs(Protocol):
@@ -118,21 +118,23 @@ def _cut_padded(source: Numbers, target: Numbers, limit: int) -> Numbers:
     return np.array(starts, dtype=np.int64)
 
 
-def parts_by_length(corpus: Pairs, sentences: Numbers) -> list[Numbers]:
-    """Split a batch into the fewest parts of similar length with little padding. (B,) -> P x (B_p,)
+def micro_batches(corpus: Pairs, sentences: Numbers) -> list[Numbers]:
+    """Split a batch into the fewest micro-batches of similar length with little padding.
 
-    The gradient of a batch is the sum over its parts, so the only cost is smaller matrix products.
+    (B,) -> M x (B_m,)
+
+    The gradient of a batch is the sum over them, so the only cost is smaller matrix products.
     """
     lengths = corpus.source_lengths, corpus.target_lengths
     order = sentences[np.lexsort([side[sentences] for side in lengths])]
     real = np.sum([side[order] for side in lengths], axis=0, dtype=np.int64)  # (B,) both sides
-    for count in range(1, MOST_PARTS + 1):
+    for count in range(1, MOST_MICRO_BATCHES + 1):
         bounds = np.searchsorted(np.cumsum(real), real.sum() * np.arange(1, count) / count)
-        parts = [part for part in np.split(order, bounds) if len(part)]
-        padded = sum(len(part) * int(side[part].max()) for part in parts for side in lengths)
+        found = [some for some in np.split(order, bounds) if len(some)]
+        padded = sum(len(some) * int(side[some].max()) for some in found for side in lengths)
         if real.sum() >= (1 - MOST_PADDING) * padded:
             break
-    return parts
+    return found
 
 
 class BatchStream:

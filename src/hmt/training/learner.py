@@ -22,8 +22,8 @@ from hmt.training.batches import (
     Pairs,
     check_lengths,
     collate,
+    micro_batches,
     mix,
-    parts_by_length,
     share,
 )
 from hmt.training.checkpoint import Position
@@ -118,12 +118,13 @@ class Learner:
         tokens = sum(int(self.corpus.target_lengths[sentences].sum()) for sentences in batches)
         self.optimizer.clear()
         losses: list[tuple[Numbers, dict[str, Tensor]]] = []
-        parts = [part for batch in batches for part in parts_by_length(self.corpus, batch)]
-        for number, sentences in enumerate(parts):
-            losses.append(self._part(sentences, mix(self.seed, "draw", step, number), tokens))
+        small = [some for batch in batches for some in micro_batches(self.corpus, batch)]
+        for number, sentences in enumerate(small):
+            seed = mix(self.seed, "draw", step, number)
+            losses.append(self._micro_batch(sentences, seed, tokens))
 
         names = list(losses[0][1])
-        sums = [torch.cat([parts[name] for _, parts in losses]).sum() for name in names]
+        sums = [torch.cat([terms[name] for _, terms in losses]).sum() for name in names]
         together = torch.stack([*sums, torch.full_like(sums[0], float(was_signalled))])
         self.group.add_up(together)
         *figures, stop = together.tolist()
@@ -137,18 +138,18 @@ class Learner:
             must_stop=stop > 0,
         )
 
-    def _part(
+    def _micro_batch(
         self, sentences: Numbers, seed: int, tokens: int
     ) -> tuple[Numbers, dict[str, Tensor]]:
-        """Add this process's share of a part to the gradient. -> its sentences, their losses"""
+        """Add this process's share to the gradient. -> its sentences, their losses"""
         own, weight = share(sentences, self.group.rank, self.group.world)
         batch = collate(self.corpus, own, self.group.device, sentences)
-        # all processes draw the same numbers, so that a part is of one kind however it is divided
+        # all processes draw the same numbers: however it is divided, a micro-batch is of one kind
         with autocast(self.training, self.group.device):
             loss = self.system.training_loss(batch, random.Random(seed))
         self.optimizer.backward(loss.total.sum() * (weight / tokens))
-        parts = {"loss": loss.total, **loss.parts}
-        return own, {name: part.detach().double() * weight for name, part in parts.items()}
+        terms = {"loss": loss.total, **loss.terms}
+        return own, {name: term.detach().double() * weight for name, term in terms.items()}
 
     def _refuse_non_finite(
         self, step: int, loss: float, norm: float, losses: list[tuple[Numbers, dict[str, Tensor]]]
@@ -158,8 +159,8 @@ class Learner:
             return
         culprits = [
             int(sentence)
-            for sentences, parts in losses
-            for sentence, value in zip(sentences, parts["loss"].tolist(), strict=True)
+            for sentences, terms in losses
+            for sentence, value in zip(sentences, terms["loss"].tolist(), strict=True)
             if not math.isfinite(value)
         ]
         seen = culprits or [int(n) for sentences, _ in losses for n in sentences]

@@ -79,8 +79,8 @@ def _losses(system: System, corpus: Corpus, training: Training, group: Group) ->
         own, weight = share(sentences, group.rank, group.world)
         with autocast(training, group.device):
             loss = system.validation_loss(collate(corpus, own, group.device, sentences))
-        for name, part in {"loss": loss.total, **loss.parts}.items():
-            sums[name] = sums.get(name, 0) + weight * part.double().sum()
+        for name, term in {"loss": loss.total, **loss.terms}.items():
+            sums[name] = sums.get(name, 0) + weight * term.double().sum()
     together = torch.stack(list(sums.values()))
     group.add_up(together)
     tokens = int(corpus.target_lengths.sum(dtype=np.int64))

@@ -1,7 +1,7 @@
 """The ablation tables: HMT with one thing changed, the paper's AL and BLEU beside ours.
 
 All start from the full-sentence model, which knows the languages and has never seen a prefix; L = 3
-and K = 6 as in the paper where nothing else is said.
+and K = 6 as in the paper unless stated otherwise.
 """
 
 from collections.abc import Sequence

@@ -76,8 +76,8 @@ def time_section(place: Place) -> Section:
         if found["first"] in tested and side_of(tested[found["first"]]) != side_of(found)
     ]
     if tested and TIME.tests(place):
-        told = ", ".join(changed) or "no system"
-        verdict += f" The budget changes where HMT stands against: {told}."
+        named = ", ".join(changed) or "no system"
+        verdict += f" The budget changes where HMT stands against: {named}."
     return Section(blocks, verdict, TIME.missing(place))
 
 

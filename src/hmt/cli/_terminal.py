@@ -40,8 +40,8 @@ class Column:
 
 
 @dataclass
-class Sentence:
-    """One sentence, or several, on their way through a session."""
+class Interlinear:
+    """Words on their way through a session, with their translations below."""
 
     session: "Session"
     columns: list[Column] = field(default_factory=list)
@@ -101,7 +101,7 @@ class Sentence:
 
 def play(session: "Session", words: Iterable[str], console: Console, is_fast: bool) -> None:
     """Push one sentence into a session, on a terminal at the pace of speech."""
-    sentence = Sentence(session)
+    sentence = Interlinear(session)
     if not console.is_terminal:
         for word in words:
             sentence.hear(word)
@@ -117,7 +117,7 @@ def play(session: "Session", words: Iterable[str], console: Console, is_fast: bo
         live.update(sentence.page(console.width), refresh=True)
 
 
-def _print(sentence: Sentence, console: Console) -> None:
+def _print(sentence: Interlinear, console: Console) -> None:
     """Plain lines: each text with the number of words heard when it was shown, and when begun."""
     heard = [column.heard for column in sentence.columns if column.heard]
     console.print(" ".join(heard), highlight=False, markup=False, soft_wrap=True)
@@ -154,7 +154,7 @@ def _listen_once(session: "Session", console: Console) -> bool:
     """One typed sentence; False when there is no more to come."""
     import sys
 
-    sentence = Sentence(session)
+    sentence = Interlinear(session)
     goes_on = True
     with Live(console=console, auto_refresh=False) as live:
         while True:
