@@ -5,7 +5,7 @@ import pickle
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 import hmt
 from hmt.fast import half_weights
@@ -74,10 +74,12 @@ def test_halves_follow_what_they_lose(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted bug: `packed_halves` does not compare, so that weights are rounded."""
     _, ready = ready_pair((64, 48, True))
     calls: list[int] = []
-    real = half_weights.half_linear
-    monkeypatch.setattr(
-        "hmt.fast.prepacked.half_linear", lambda x, *rest: calls.append(len(x)) or real(x, *rest)
-    )
+
+    def counted(x: Tensor, packed: Tensor, bias: Tensor | None) -> Tensor:
+        calls.append(len(x))
+        return half_weights.half_linear(x, packed, bias)
+
+    monkeypatch.setattr("hmt.fast.prepacked.half_linear", counted)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     with torch.inference_mode():
         for rows in (1, FEW_ROWS, FEW_ROWS + 1):  # many rows are for several threads

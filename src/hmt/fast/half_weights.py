@@ -47,4 +47,4 @@ def half_linear(x: Tensor, packed: Tensor, bias: Tensor | None) -> Tensor:
 
 def is_worthwhile(x: Tensor) -> bool:
     """Whether it is the fastest product for this many rows; it uses one thread. (N, D)"""
-    return len(x) <= FEW_ROWS or torch.get_num_threads() == 1
+    return x.shape[0] <= FEW_ROWS or torch.get_num_threads() == 1
