@@ -14,6 +14,9 @@ PARTS = ("training", "stream", "words", "corpus", "sessions", "live")
 PARTS_HELP = f"{', '.join(PARTS)}. Default: all but live."
 MAX_WORDS = 1000  # of one stream: a session cuts longer sentences
 MAX_SESSIONS = 10_000
+SESSIONS = typer.Option(
+    "50,100,150,200,250,300", help="words, sessions, live: numbers of sessions to try, in order."
+)
 LISTENERS = typer.Option(1000, min=0, max=2000, help="live: readers of one room.")
 CONNECTS = typer.Option(600, min=0, max=100_000, help="live: clients that connect all at once.")
 SOAK = typer.Option(0.0, min=0.0, help="live: minutes to keep the most sessions running.")
@@ -31,10 +34,7 @@ def bench(
     slots: int = typer.Option(
         64, min=1, max=4096, help="corpus: sentences translated side by side."
     ),
-    sessions: str = typer.Option(
-        "50,100,150,200,250,300",
-        help="words, sessions, live: numbers of sessions to try, in order.",
-    ),
+    sessions: str = SESSIONS,
     seconds: float = typer.Option(
         10.0, min=1.0, max=86_400.0, help="sessions, live: seconds per number of sessions."
     ),
