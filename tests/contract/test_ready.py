@@ -5,25 +5,32 @@ import pickle
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 import hmt
+from hmt.fast import half_weights
+from hmt.fast.half_weights import FEW_ROWS
 from hmt.fast.prepacked import LEAST, ReadyLinear, ReadyNorm, make_ready
 
-SHAPES = [(512, 640), (64, 48)]  # packed for oneDNN, and not
+# packed for oneDNN, and not; kept in half precision
+SHAPES = [(512, 640, False), (64, 48, False), (64, 48, True)]
 
 
-def ready_pair(shape: tuple[int, int], bias: bool = True) -> tuple[nn.Linear, nn.Linear]:
+def ready_pair(shape: tuple[int, int, bool], bias: bool = True) -> tuple[nn.Linear, ReadyLinear]:
     """Two layers with the same weights, the second made ready."""
     torch.manual_seed(1)
-    plain = nn.Linear(*shape, bias=bias)
-    holder = nn.Sequential(nn.Linear(*shape, bias=bias))
+    inputs, outputs, is_half = shape
+    plain = nn.Linear(inputs, outputs, bias=bias)
+    if is_half:
+        plain.weight.data = plain.weight.data.half().float()
+    holder = nn.Sequential(nn.Linear(inputs, outputs, bias=bias))
     holder[0].load_state_dict(plain.state_dict())
     make_ready(holder)
     ready = holder[0]
     assert isinstance(ready, ReadyLinear)
-    is_large = shape[0] * shape[1] >= LEAST and torch.backends.mkldnn.is_available()
+    is_large = inputs * outputs >= LEAST and torch.backends.mkldnn.is_available()
     assert (ready.packed is not None) == is_large
+    assert (ready.halves is not None) == (is_half and half_weights.is_available())
     return plain, ready
 
 
@@ -31,7 +38,7 @@ def ready_pair(shape: tuple[int, int], bias: bool = True) -> tuple[nn.Linear, nn
 @pytest.mark.parametrize("rows", [1, 2, 5, 8, 9, 64, 300])
 @pytest.mark.parametrize("bias", [True, False])
 def test_a_ready_layer_gives_what_the_layer_gives(
-    shape: tuple[int, int], rows: int, bias: bool
+    shape: tuple[int, int, bool], rows: int, bias: bool
 ) -> None:
     plain, ready = ready_pair(shape, bias)
     with torch.inference_mode():
@@ -42,7 +49,7 @@ def test_a_ready_layer_gives_what_the_layer_gives(
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_gradients_go_through(shape: tuple[int, int]) -> None:
+def test_gradients_go_through(shape: tuple[int, int, bool]) -> None:
     plain, ready = ready_pair(shape)
     x = torch.randn(3, shape[0])
     for layer in (plain, ready):
@@ -53,7 +60,7 @@ def test_gradients_go_through(shape: tuple[int, int]) -> None:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_conversion_is_noticed(shape: tuple[int, int]) -> None:
+def test_a_conversion_is_noticed(shape: tuple[int, int, bool]) -> None:
     """Planted bug: `_apply` does not call `hold`."""
     plain, ready = ready_pair(shape)
     x = torch.randn(3, shape[0], dtype=torch.float64)
@@ -61,6 +68,26 @@ def test_a_conversion_is_noticed(shape: tuple[int, int]) -> None:
         torch.testing.assert_close(ready.double()(x), plain.double()(x), rtol=1e-12, atol=1e-12)
         again = ready.float()
         torch.testing.assert_close(again(x.float()), plain.float()(x.float()), rtol=1e-4, atol=1e-5)
+
+
+def test_halves_follow_what_they_lose(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted bug: `packed_halves` does not compare, so that weights are rounded."""
+    _, ready = ready_pair((64, 48, True))
+    calls: list[int] = []
+
+    def counted(x: Tensor, packed: Tensor, bias: Tensor | None) -> Tensor:
+        calls.append(len(x))
+        return half_weights.half_linear(x, packed, bias)
+
+    monkeypatch.setattr("hmt.fast.prepacked.half_linear", counted)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    with torch.inference_mode():
+        for rows in (1, FEW_ROWS, FEW_ROWS + 1):  # many rows are for several threads
+            ready(torch.randn(rows, 64))
+    assert calls == ([1, FEW_ROWS] if half_weights.is_available() else [])
+    ready.weight.data[3, 5] = 1 / 3
+    make_ready(ready)
+    assert ready.halves is None
 
 
 def test_a_ready_norm_gives_what_the_norm_gives() -> None:
@@ -80,6 +107,8 @@ def test_a_loaded_model_is_ready() -> None:
     model = hmt.load()
     linear = [m for m in model.system.transformer.modules() if isinstance(m, nn.Linear)]
     assert all(isinstance(m, ReadyLinear) for m in linear)
+    if half_weights.is_available():  # the weights that ship are stored in half precision
+        assert all(m.halves is not None for m in linear)
     shared = model.system.transformer
     assert shared.output.weight is shared.target_embedding.weight
     assert model.translate(["Hallo!"])[0].prediction
@@ -87,10 +116,10 @@ def test_a_loaded_model_is_ready() -> None:
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("assign", [False, True])
-def test_replaced_weights_are_noticed(shape: tuple[int, int], assign: bool) -> None:
+def test_replaced_weights_are_noticed(shape: tuple[int, int, bool], assign: bool) -> None:
     """Planted bug: `_load_from_state_dict` does not call `hold`."""
     _, ready = ready_pair(shape)
-    other = nn.Linear(*shape)
+    other = nn.Linear(*shape[:2])
     ready.load_state_dict(other.state_dict(), assign=assign)
     x = torch.randn(3, shape[0])
     with torch.inference_mode():
@@ -98,7 +127,9 @@ def test_replaced_weights_are_noticed(shape: tuple[int, int], assign: bool) -> N
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_other_precisions_of_the_input_are_refused_as_by_any_layer(shape: tuple[int, int]) -> None:
+def test_other_precisions_of_the_input_are_refused_as_by_any_layer(
+    shape: tuple[int, int, bool],
+) -> None:
     _, ready = ready_pair(shape)
     with torch.inference_mode(), pytest.raises(RuntimeError, match="dtype"):
         ready(torch.randn(3, shape[0], dtype=torch.float64))

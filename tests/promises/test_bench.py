@@ -11,7 +11,7 @@ import torch
 from lively import DIMS, lively, sentences
 from typer.testing import CliRunner
 
-from hmt.bench import corpus, sessions, stream, training
+from hmt.bench import corpus, sessions, stream, training, words
 from hmt.bench.report import finish, is_met, line
 from hmt.bench.setting import SIZES, ratios
 from hmt.cli import app
@@ -54,6 +54,14 @@ def test_packing_is_what_the_arithmetic_says() -> None:
     """3.6, 4.75 and 5.0 rows per token for the paper's settings at about 28 tokens."""
     rows = [r for r in training.measure("tiny", 1, others=False) if "rows_per_token" in r]
     assert [r["rows_per_token"] for r in rows] == pytest.approx([3.6, 4.75, 5.0], abs=0.15)
+
+
+def test_one_live_word_is_measured_with_the_model_that_ships() -> None:
+    """Each state once, and about one pass per token; many sessions share their passes."""
+    one, many = words.measure([1, 3], repeats=1)
+    assert one["value"] > 0 and one["at_most"] == words.TARGET_MS and "at_most" not in many
+    assert one["rows_per_token"] <= load().knobs().states + 1
+    assert one["passes_per_token"] < 1.5 and many["passes_per_token"] < one["passes_per_token"]
 
 
 def test_corpus_and_sessions_measure() -> None:

@@ -10,10 +10,13 @@ import typer
 from hmt.cli._app import app
 from hmt.errors import UserError
 
-PARTS = ("training", "stream", "corpus", "sessions", "live")
+PARTS = ("training", "stream", "words", "corpus", "sessions", "live")
 PARTS_HELP = f"{', '.join(PARTS)}. Default: all but live."
 MAX_WORDS = 1000  # of one stream: a session cuts longer sentences
 MAX_SESSIONS = 10_000
+SESSIONS = typer.Option(
+    "50,100,150,200,250,300", help="words, sessions, live: numbers of sessions to try, in order."
+)
 LISTENERS = typer.Option(1000, min=0, max=2000, help="live: readers of one room.")
 CONNECTS = typer.Option(600, min=0, max=100_000, help="live: clients that connect all at once.")
 SOAK = typer.Option(0.0, min=0.0, help="live: minutes to keep the most sessions running.")
@@ -31,9 +34,7 @@ def bench(
     slots: int = typer.Option(
         64, min=1, max=4096, help="corpus: sentences translated side by side."
     ),
-    sessions: str = typer.Option(
-        "50,100,150,200,250,300", help="sessions, live: numbers of sessions to try, in order."
-    ),
+    sessions: str = SESSIONS,
     seconds: float = typer.Option(
         10.0, min=1.0, max=86_400.0, help="sessions, live: seconds per number of sessions."
     ),
@@ -59,11 +60,12 @@ def bench(
     Examples:
       hmt bench > before
       hmt bench stream training --compare before
+      hmt bench words --sessions 50,100,200 --threads 1
       hmt bench live --sessions 200 --seconds 30
     """
     import torch
 
-    from hmt.bench import corpus, live, report, stream, training
+    from hmt.bench import corpus, live, report, stream, training, words
     from hmt.bench import sessions as many
 
     _check(parts, size)
@@ -74,6 +76,7 @@ def bench(
     measurements: dict[str, Iterator[dict[str, Any]]] = {
         "training": training.measure(size, repeats, others, compiles),
         "stream": stream.measure(size, counts, repeats, others),
+        "words": words.measure(speakers, repeats),
         "corpus": corpus.measure(size, sentences, slots, repeats),
         "sessions": many.measure(size, speakers, seconds),
         "live": live.measure(live.Load(speakers, seconds, listeners, connects, soak_minutes)),

@@ -3,7 +3,8 @@
 Shapes: N rows, D inputs, E outputs.
 
 A live pass has as many rows as a token has states, four to eight.  With so few, an ordinary product
-with a large matrix spends most of its time on packing the weights, so they are packed in advance.
+with a large matrix spends most of its time on packing the weights, so they are packed in advance,
+in half precision where that loses nothing (half_weights.py).
 With a small matrix, PyTorch's overhead per layer (hooks, looking up parameters) takes as long as
 the product; a layer that holds its weights and is called directly avoids it.
 """
@@ -15,9 +16,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from hmt.fast.half_weights import half_linear, is_worthwhile, packed_halves
+
 LEAST = 2**18  # numbers in a matrix that gains from pre-packing
 ROWS = 8  # the packing is best for about this many rows, and correct for any number
-HELD = ("held", "packed")  # what can be made again from the parameters
+HELD = ("held", "halves", "packed")  # what can be made again from the parameters
 
 
 class Ready(nn.Module):
@@ -47,9 +50,11 @@ class Ready(nn.Module):
 
 
 class ReadyLinear(Ready, nn.Linear):
-    """A linear layer; a large one keeps a second copy of its weights, packed for oneDNN."""
+    """A linear layer that keeps a second copy of its weights: in half precision if that loses
+    nothing, else, where they are many, packed for oneDNN."""
 
     held: tuple[Tensor, Tensor | None]
+    halves: Tensor | None
     packed: Tensor | None
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -57,6 +62,8 @@ class ReadyLinear(Ready, nn.Linear):
         out: Tensor
         if torch.is_grad_enabled():
             out = super().__call__(x)
+        elif self.halves is not None and x.dtype == torch.float32 and is_worthwhile(x):
+            out = half_linear(x, self.halves, self.held[1])
         elif self.packed is None or x.dtype != torch.float32:
             out = F.linear(x, *self.held)
         else:
@@ -83,8 +90,10 @@ def hold(layer: nn.Module) -> None:
     elif isinstance(layer, ReadyLinear):
         weight = layer.weight.detach()
         layer.held = weight, None if layer.bias is None else layer.bias.detach()
+        layer.halves = packed_halves(weight)
         is_large = weight.numel() >= LEAST and torch.backends.mkldnn.is_available()
         can = is_large and weight.device.type == "cpu" and weight.dtype == torch.float32
+        can = can and layer.halves is None
         layer.packed = torch.ops.mkldnn._reorder_linear_weight(weight, ROWS) if can else None
 
 

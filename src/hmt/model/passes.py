@@ -39,7 +39,7 @@ class Packing:
         """The rectangle, zero where there is no row. (N, D) -> (B, Q, D)"""
         if self.index is not None:
             full = x.new_zeros(self.batch * self.width, x.shape[-1])
-            x = full.index_copy(0, self.index, x)
+            x = full.index_copy_(0, self.index, x)
         return x.view(self.batch, self.width, -1)
 
     def lay_out(self, columns: Tensor, padding: Sequence[int]) -> tuple[Tensor, ...]:

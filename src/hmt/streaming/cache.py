@@ -103,10 +103,10 @@ class HeadShelf(Shelf):
         """The first `length` rows of some slots (None: all). -> (P, B, H, length, D / H)"""
         kept = self.tensors[layer]
         if slots is None:
-            return kept[:, :, :, :length]
+            return kept.narrow(3, 0, length)
         # selecting along the second dimension would touch all slots
         chosen = (self.slots_before + slots).view(-1)
-        seen = kept.flatten(0, 1)[:, :, :length].index_select(0, chosen)
+        seen = kept.flatten(0, 1).narrow(2, 0, length).index_select(0, chosen)
         return seen.view(len(self.slots_before), len(slots), *seen.shape[1:])
 
     def remember(self, owner: Tensor, at: Tensor, slots: Tensor | None, length: int) -> Remember:

@@ -27,7 +27,8 @@ def choose(streams: Sequence[Stream], log_prob: Tensor, avoids_loops: bool) -> l
         for n, token in enumerate(banned):
             if token is not None:
                 choice[n, token - FIRST_WRITABLE] = -math.inf
-    best = choice.argmax(-1).tolist()
+    # of 10,000 symbols numpy takes 2 microseconds, PyTorch on a CPU 13; of 20 rows 65 and 208
+    best = (choice.numpy() if choice.device.type == "cpu" else choice).argmax(-1).tolist()
     return [
         token + FIRST_WRITABLE if s.forced is None else s.forced[len(s.target)]
         for s, token in zip(streams, best, strict=True)

@@ -40,13 +40,12 @@ from hmt.model.transformer import Transformer
 from hmt.model.vocabulary import best_token, gold_log_prob, smoothed
 from hmt.systems.batch import Batch
 from hmt.systems.contract import Loss, PassOutput, System
-from hmt.systems.hmt_states import StateTable, state_bias, state_table
+from hmt.systems.hmt_states import MOST_STATES, StateTable, state_bias, state_table
 from hmt.systems.stream import Plan, Read, Stream, Write
 
 Attention = Literal["multiple", "max", "selected"]
 ATTENTION: tuple[Attention, ...] = get_args(Attention)
 BEYOND = 2**20  # a lower boundary beyond the end of every source
-MOST_STATES = 100  # bounds the memory of a stream; the paper goes to 10
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,14 @@ adding log(copies) to its attention score gives exactly the result of that many 
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 from torch import Tensor
 
 from hmt.model.rows import NOBODY, Rows, visible_bias
+
+MOST_STATES = 100  # of a token; bounds the memory of a stream, the paper goes to 10
 
 
 def boundaries(lower: Tensor, states: Tensor, source: Tensor, steps: int) -> tuple[Tensor, Tensor]:
@@ -96,8 +99,7 @@ def state_bias(query: Rows, keys: Rows, mode: str, dtype: torch.dtype) -> Tensor
     """
     seen = keys.target[:, None] <= query.target[..., None]
     seen &= keys.moment[:, None] <= query.moment[..., None]
-    # places of a cache that no row has used yet have no copies
-    weight = keys.copies.clamp(min=1).double().log()[:, None]
+    weight = torch.take(log_copies(dtype, keys.copies.device), keys.copies)[:, None]
     if mode == "multiple":
         return visible_bias(seen, weight, dtype)
     own = keys.target[:, None] == query.target[..., None]
@@ -108,3 +110,11 @@ def state_bias(query: Rows, keys: Rows, mode: str, dtype: torch.dtype) -> Tensor
         chosen = keys.wrote[:, None] > 0
     # One state of an earlier token is seen: it counts once, however many copies it stands for.
     return visible_bias(seen & (own | chosen), weight * own, dtype)
+
+
+@lru_cache(maxsize=16)
+def log_copies(dtype: torch.dtype, device: torch.device) -> Tensor:
+    """log(copies) by copies; places of a cache that no row has used yet have none."""
+    with torch.inference_mode(False):  # training may use a table that a stream computed
+        counts = torch.arange(MOST_STATES + 1, dtype=torch.float64, device=device)
+        return counts.clamp(min=1).log().to(dtype)
