@@ -8,7 +8,7 @@ else anything. A reader who falls behind the kept events gets a snapshot.
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from itertools import islice
 from typing import Any
 
@@ -34,13 +34,13 @@ class Reader:
         framing: Framing,
         kinds: frozenset[str],
         after: int | None,
-        end: Callable[[], Coroutine[Any, Any, None]],
+        end: Callable[[], Awaitable[None]],
     ) -> None:
         self.transport, self.framing, self.kinds = transport, framing, kinds
         self.cursor = after  # the last event that was written; None before the snapshot
         self.has_read = after is not None
         self._end = end
-        self._ending: asyncio.Task[None] | None = None
+        self._ending: asyncio.Future[None] | None = None
 
     @property
     def is_slow(self) -> bool:
@@ -55,7 +55,7 @@ class Reader:
     def finish(self) -> None:
         """There is nothing more to come."""
         if self._ending is None:
-            self._ending = asyncio.get_running_loop().create_task(self._end())
+            self._ending = asyncio.ensure_future(self._end())
 
 
 class Feed:

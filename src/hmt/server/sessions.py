@@ -142,7 +142,8 @@ class Session:
         if not words:
             return
         channel = self.channel
-        await asyncio.sleep(self._bucket.take(len(words)))
+        if wait := self._bucket.take(len(words)):
+            await asyncio.sleep(wait)
         while channel.queued + len(words) > self.limits.queue_words and not self.is_over:
             await asyncio.sleep(QUEUE_POLL_SECONDS)
         times = iter(spoken or ())
@@ -229,6 +230,7 @@ class Session:
         return self._channel
 
     def _deliver(self, outputs: list[Output]) -> None:
+        self._receipts.flush()
         for output in outputs:
             if self.is_over:
                 return
@@ -303,6 +305,7 @@ class Session:
         self.stop(4500, "internal error")
 
     def _leave(self, label: str) -> None:
+        self._receipts.flush_now()
         wording = self._wording
         facts = replies.ClosedFacts(label, self.words_in, wording.words, wording.sentences)
         self.outbox.put(replies.Closed(hmt=facts))
@@ -313,7 +316,6 @@ class Session:
         if self.is_over:
             return
         self.is_over = True
-        self._receipts.close()
         if self._channel is not None:
             self.served.conductor.close(self._channel)
         if self.connection is not None:
@@ -329,6 +331,7 @@ class Session:
             if now - self.lost_at > limits.resume_seconds:
                 self.stop(4408, "lost")
             return
+        self._receipts.flush()
         quiet = 0.0 if self._taking.locked() else now - self.last_input
         wishes = self.preferences
         has_pause = self._is_open and wishes.cuts and wishes.pause_ms > 0

@@ -37,7 +37,7 @@ class WebSockets(WebSocketsSansIOProtocol):
 
 
 async def _with_transport(
-    app: ASGIApp, transport: asyncio.Transport, scope: Scope, receive: Receive, send: Send
+    app: ASGIApp, transport: asyncio.BaseTransport, scope: Scope, receive: Receive, send: Send
 ) -> None:
     scope.setdefault("extensions", {})[KEY] = transport
     await app(scope, receive, send)
