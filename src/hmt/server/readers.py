@@ -49,7 +49,7 @@ class Reader:
 
     def ping(self) -> None:
         """Show that the connection is alive; WebSockets have pings of their own."""
-        if self.framing is not text_frame and not self.is_slow:
+        if self.framing is not text_frame:
             self.transport.write(self.framing(ping()))
 
     def finish(self) -> None:
@@ -113,7 +113,10 @@ class Feed:
                 break
             del self._readers[reader]
             self._readers[reader] = now
-            reader.ping()
+            if reader.is_slow:
+                self._slow.setdefault(reader, now)
+            else:
+                reader.ping()
 
     def _begin_round(self) -> None:
         self._round, self._has_news = iter(list(self._readers)), False
