@@ -23,9 +23,18 @@ class Heard:
     delays: list[float] = field(default_factory=list)
     said: int = 0  # words
     lost: int = 0  # words in no sentence that ended before `LAST_SECONDS` were over
+    sent_at: list[float] = field(default_factory=list)  # seconds on a clock, one for each delay
+
+    def third(self, number: int) -> list[float]:
+        """The delays of a third of the time, from 0."""
+        start, end = min(self.sent_at, default=0.0), max(self.sent_at, default=0.0)
+        length = max(end - start, 1e-9) / 3
+        pairs = zip(self.sent_at, self.delays, strict=True)
+        return [delay for at, delay in pairs if min(2, int((at - start) / length)) == number]
 
     def __iadd__(self, other: "Heard") -> "Heard":
         self.delays += other.delays
+        self.sent_at += other.sent_at
         self.said += other.said
         self.lost += other.lost
         return self
@@ -58,7 +67,8 @@ class Speaker:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(reading, LAST_SECONDS)
         said = len(self.sent_at)
-        return Heard(list(self._delays.values()), said, said - self._ended)
+        sent_at = [self.sent_at[word] for word in self._delays]
+        return Heard(list(self._delays.values()), said, said - self._ended, sent_at)
 
     async def _read(self) -> None:
         async for message in self._websocket:

@@ -14,7 +14,7 @@ from hmt.server.messages import InvalidError, Resume, decode, encode
 from hmt.server.replies import Created, Error, Fault
 from hmt.server.rooms import Room
 from hmt.server.service import RETRY_SECONDS, BusyError, Service
-from hmt.server.sessions import Session
+from hmt.server.sessions import LiveSession
 from hmt.server.wire import text_frame, transport_of
 
 logger = logging.getLogger("hmt.server")
@@ -75,7 +75,7 @@ class Line:
 
     def __init__(self, websocket: WebSocket, service: Service) -> None:
         self._websocket, self._service = websocket, service
-        self._session: Session | None = None
+        self._session: LiveSession | None = None
         self._room: Room | None = None
         self._closing: tuple[int, str] | None = None
         self._transport = transport_of(websocket)
@@ -134,7 +134,7 @@ class Line:
                 message = "A room has up to 64 letters, digits, _ . -; or there are too many."
                 raise RefusedError(4403, "room", message)
 
-    def _new_session(self) -> Session:
+    def _new_session(self) -> LiveSession:
         served = self._service.find(self._websocket.query_params.get("model"))
         if served is None:
             names = ", ".join(self._service.served)
@@ -159,7 +159,7 @@ class Line:
             session.room_token = self._service.tokens.invite(grant, self._room.name)
         return session
 
-    def _begin(self, session: Session) -> None:
+    def _begin(self, session: LiveSession) -> None:
         self._session, session.connection = session, self
         session.outbox.on_news = self.wake
         self.wake()
@@ -277,7 +277,7 @@ class Line:
         if self._closing is not None:
             self._hang_up()
 
-    def _try_again(self, session: Session) -> None:
+    def _try_again(self, session: LiveSession) -> None:
         """Look again later: what comes meanwhile is merged, up to a limit of size and of time."""
         loop = asyncio.get_running_loop()
         if self._stuck_since is None:

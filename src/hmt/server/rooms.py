@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from hmt.server.channels import Sentence
+from hmt.server.channels import FinishedSentence
 from hmt.server.readers import Feed, Reader
 from hmt.server.room_events import (
     SOURCE,
@@ -24,7 +24,7 @@ from hmt.server.room_events import (
     Shown,
     Snapshot,
 )
-from hmt.server.sessions import Session
+from hmt.server.sessions import LiveSession
 from hmt.server.settings import Limits
 from hmt.server.transcripts import Shelf, Transcript
 from hmt.streaming.events import Written
@@ -37,7 +37,7 @@ class Track:
 
     def __init__(self, room: "Room", language: str, shelf: Shelf | None) -> None:
         self.room, self.language = room, language
-        self.speaker: Session | None = None
+        self.speaker: LiveSession | None = None
         self.transcript = Transcript(room.name, language, shelf)
         self.heard_words: deque[str] = deque(maxlen=200)
         self.guessed = ""
@@ -65,7 +65,7 @@ class Track:
         """The open sentence is read again: this process does not know it."""
         self.transcript.begin_again(sentence)
 
-    def ended(self, sentence: Sentence) -> None:
+    def ended(self, sentence: FinishedSentence) -> None:
         number, offset = self.transcript.place
         rest, cues = self.transcript.end(sentence)
         self._publish_text(number, offset, rest)
@@ -199,7 +199,7 @@ class Rooms:
         self._closed.append(room)
         del self._rooms[room.name]
 
-    def enter(self, session: Session, room: Room) -> bool:
+    def enter(self, session: LiveSession, room: Room) -> bool:
         """Let a session speak in a room; False if another one already does in its language."""
         track = room.track(session.served.target)
         if track.speaker is not None and track.speaker.lost_at is None:
@@ -211,7 +211,7 @@ class Rooms:
         room.publish_state()
         return True
 
-    def speaker_left(self, session: Session) -> None:
+    def speaker_left(self, session: LiveSession) -> None:
         """Mark the room as waiting for its speaker to come back."""
         track = session.audience
         if isinstance(track, Track) and track.speaker is session:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from msgspec import UNSET
 
 from hmt.server import channels, messages, replies
-from hmt.server.channels import Applied, Channel, Failed, Mark, Output, Sentence, Text, Wait
+from hmt.server.channels import Applied, Channel, Failed, FinishedSentence, Mark, Output, Text, Wait
 from hmt.server.deltas import Wording
 from hmt.server.hearing import Hearing
 from hmt.server.limits import Bucket
@@ -40,7 +40,7 @@ ENDS = {
 Spoken = messages.Append | messages.Hypothesis | messages.Commit | messages.Clear
 
 
-class Session:
+class LiveSession:
     """One speaker's text on its way to its readers."""
 
     def __init__(self, served: Served, limits: Limits, name: str, room: str | None = None) -> None:
@@ -54,7 +54,7 @@ class Session:
         self.room_token: str | None = None
         self.lost_at: float | None = None
         self.is_over = False
-        self.on_over: Callable[[Session], None] = lambda session: None
+        self.on_over: Callable[[LiveSession], None] = lambda session: None
         self.meter: Metrics | None = None
         self.logs_text = False
         self.last_input = self.started
@@ -148,16 +148,14 @@ class Session:
             await asyncio.sleep(QUEUE_POLL_SECONDS)
         times = iter(spoken or ())
         now = self.last_input = time.monotonic()
-        channel.put([channels.Word(word, next(times, None), now) for word in words])
+        channel.put([channels.HeardWord(word, next(times, None), now) for word in words])
         self.words_in += len(words)
         self._is_open = True
         if self.meter is not None:
             self.meter.words.labels("source").inc(len(words))
         if self.preferences.echo:
-            delta = " ".join(words) + " "
-            self.outbox.put(
-                replies.InputDelta(delta=delta, elapsed_ms=self._wording.elapsed_ms(now))
-            )
+            delta, elapsed_ms = " ".join(words) + " ", self._wording.elapsed_ms(now)
+            self.outbox.put(replies.InputDelta(delta=delta, elapsed_ms=elapsed_ms))
         if self.audience is not None:
             self.audience.heard(words)
 
@@ -237,7 +235,7 @@ class Session:
             match output:
                 case Text():
                     self._wrote(output)
-                case Sentence():
+                case FinishedSentence():
                     self._ended(output)
                 case Wait():
                     self.outbox.put(self._wording.waiting(output))
@@ -275,7 +273,7 @@ class Session:
             self._lag_reported_at = text.now
             self.notice("lagging", f"The translation is {behind:.1f} s behind.")
 
-    def _ended(self, sentence: Sentence) -> None:
+    def _ended(self, sentence: FinishedSentence) -> None:
         self._release()
         for event in self._wording.sentence(sentence, self.preferences.detail):
             self.outbox.put(event)
@@ -385,7 +383,7 @@ class Session:
         now = time.monotonic()
         self._is_open = bool(words)
         self.words_in += len(words)
-        self.channel.put([channels.Word(word, None, now) for word in words])
+        self.channel.put([channels.HeardWord(word, None, now) for word in words])
 
     def _release(self) -> None:
         """Send the part of a rebuilt sentence that the client does not show yet."""
