@@ -10,15 +10,13 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import uvicorn
 from lively import lively_hmt
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
 from hmt.models.directory import describe
 from hmt.models.model import Model
-from hmt.server.app import make_app
-from hmt.server.running import Server
+from hmt.server.running import Server, configured
 from hmt.server.service import Offer, Service
 from hmt.server.settings import Limits, Settings
 from hmt.server.tokens import Tokens
@@ -60,14 +58,8 @@ class Running:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_bytes)
         listening.bind(("127.0.0.1", 0))
         self.port = listening.getsockname()[1]
-        config = uvicorn.Config(
-            make_app(self.service),
-            ws="websockets-sansio",
-            ws_max_size=limits.message_bytes,
-            ws_per_message_deflate=False,
-            log_config=None,
-            timeout_graceful_shutdown=2,
-        )
+        config = configured(self.service)
+        config.timeout_graceful_shutdown = 2
         self.server = Server(config, self.service)
         run = threading.Thread(target=self.server.run, args=([listening],), daemon=True)
         run.start()

@@ -16,7 +16,16 @@ from live_server import WORDS, Running, Talk, eventually, piped, serving, small_
 from websockets.asyncio.client import connect
 
 from hmt.models.model import Model
-from hmt.server.channels import Channel, End, Failed, Mark, Output, Sentence, Text, Word
+from hmt.server.channels import (
+    Channel,
+    End,
+    Failed,
+    FinishedSentence,
+    HeardWord,
+    Mark,
+    Output,
+    Text,
+)
 from hmt.server.conductor import FIRST_SLOTS, Conductor
 from hmt.streaming.engine import Engine
 from hmt.systems.stream import Stream
@@ -62,7 +71,7 @@ class Stage:
 
 
 def say(channel: Channel, words: Sequence[str]) -> None:
-    channel.put([Word(word, None, 0.0) for word in words])
+    channel.put([HeardWord(word, None, 0.0) for word in words])
     channel.put([End("pause", "pause"), Mark("end")])
 
 
@@ -91,19 +100,19 @@ def test_words_that_wait_are_dropped_unread(model: Model) -> None:
     """As `clear` promises. Planted bug: they are translated before the sentence is dropped."""
     stage = Stage(model)
     channel = stage.open()
-    channel.put([Word(word, None, 0.0) for word in ("Nolu", "ka.", "Besi", "tarum.")])
+    channel.put([HeardWord(word, None, 0.0) for word in ("Nolu", "ka.", "Besi", "tarum.")])
     stage.step()
     assert channel.skip() == 3
     channel.put([Mark("end")])
     stage.run(channel)
-    assert not any(isinstance(output, Sentence) for output in stage.heard[channel])
+    assert not any(isinstance(output, FinishedSentence) for output in stage.heard[channel])
 
 
 def test_a_speaker_who_pauses_does_not_delay_the_translation(model: Model) -> None:
     """Planted bug: what the end of a sentence brings is timed from its last word."""
     stage = Stage(model)
     channel = stage.open()
-    channel.put([Word(word, None, time.monotonic() - 3600) for word in draw(3, 6)])
+    channel.put([HeardWord(word, None, time.monotonic() - 3600) for word in draw(3, 6)])
     channel.put([Mark("read")])
     stage.run(channel)
     stage.heard[channel].clear()
@@ -136,7 +145,7 @@ def test_slots_grow_and_come_back(model: Model) -> None:
     stage = Stage(model)
     channels = [stage.open() for _ in range(5 * FIRST_SLOTS)]
     for channel in channels:
-        channel.put([Word(word, None, 0.0) for word in ("nolu", "ka", "besi")])
+        channel.put([HeardWord(word, None, 0.0) for word in ("nolu", "ka", "besi")])
     for _ in range(20):
         stage.step()
     engine = stage.conductor.engine

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from inspect import signature
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -316,8 +317,9 @@ def test_rooms_that_nobody_uses_make_way(tmp_path: Path) -> None:
     for name in ("b", "c"):
         room = rooms.find(name)
         assert room is not None
-        room._readers.add(asyncio.Event())
+        room.feed._readers[Mock()] = 0.0
     assert rooms.make("d", to_speak=False) is None, "readers do not drive readers out"
+    second.feed._begin_round = Mock()  # type: ignore[method-assign]  # there is no event loop
     speakers = rooms.make("d")
     assert speakers is not None and second.is_closed, "a speaker drives out who waits in vain"
     speakers.left_at = None

@@ -10,7 +10,7 @@ pytest.importorskip("msgspec", reason="the extra `serve` is not installed")
 
 from live_server import Running, serving, small_model
 
-from hmt.bench.crowd import connects, listeners, speakers
+from hmt.bench.crowd import Heard, connects, listeners, speakers
 
 WORDS = ["Nolu", "ka", "besi.", "Lim", "tarum!"]
 
@@ -32,6 +32,14 @@ def test_speakers_hear_all_that_they_said(server: Running) -> None:
     assert heard.lost == 0
     assert 3 <= len(heard.delays) <= heard.said
     assert all(0 < delay < 60 for delay in heard.delays)
+
+
+def test_the_delays_of_a_third_are_those_of_words_sent_in_it() -> None:
+    """Planted bug: the list is cut into thirds, though it goes speaker by speaker."""
+    heard = Heard([1.0, 2.0, 3.0], 3, 0, [10.0, 12.0, 14.0])
+    heard += Heard([4.0, 5.0, 6.0], 3, 0, [11.0, 13.0, 19.0])
+    assert [heard.third(n) for n in range(3)] == [[1.0, 2.0, 4.0], [3.0, 5.0], [6.0]]
+    assert Heard().third(0) == []
 
 
 def test_readers_of_a_room_get_every_word(server: Running) -> None:

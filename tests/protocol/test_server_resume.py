@@ -5,6 +5,7 @@ import os
 import random
 from itertools import islice
 from typing import Any
+from unittest.mock import AsyncMock, Mock
 
 import pytest
 
@@ -21,7 +22,7 @@ from hmt.server import client as client_module
 from hmt.server.client import Client
 from hmt.server.outbox import Outbox
 from hmt.server.realtime import Line
-from hmt.server.replies import Heartbeat
+from hmt.server.replies import Error, Fault, Heartbeat
 
 SEED = os.environ.get("HMT_TEST_SEED", "1")
 
@@ -158,34 +159,27 @@ def test_draining_lets_sentences_end(model: Model) -> None:
         assert server.service.why_not_ready() == "The server is going away."
 
 
-class Pipe:
-    """A WebSocket that takes everything, and cancels a task while it does."""
-
-    def __init__(self) -> None:
-        self.sent: list[str] = []
-        self.doomed: asyncio.Task[None] | None = None
-
-    async def send_text(self, text: str) -> None:
-        self.sent.append(text)
-        if self.doomed is not None:
-            asyncio.get_running_loop().call_soon(self.doomed.cancel)
-
-
 def test_a_connection_that_is_cut_takes_nothing_more_of_its_session(model: Model) -> None:
-    """Planted bug: a writer that is cancelled just after a message has gone lives on, and takes
-    `session.resumed` from the client's next connection."""
+    """Planted bug: a write that was about to happen still does, and takes `session.resumed` from
+    the client's next connection."""
 
     async def run(server: Running) -> None:
-        pipe, outbox = Pipe(), Outbox(10**6)
-        line: Any = Line(pipe, server.service)  # type: ignore[arg-type]
-        session: Any = type("Session", (), {"outbox": outbox})
-        pipe.doomed = asyncio.create_task(line._write(session))
+        transport, outbox = Mock(), Outbox(10**6)
+        transport.get_write_buffer_size.return_value = 0
+        transport.is_closing.return_value = False
+        websocket = Mock(scope={"extensions": {"hmt.transport": transport}}, close=AsyncMock())
+        line = Line(websocket, server.service)
+        line._begin(Mock(outbox=outbox))
         outbox.put(Heartbeat(elapsed_ms=1))
-        await asyncio.wait([pipe.doomed], timeout=5)
+        await asyncio.sleep(0.01)
+        assert transport.write.call_count == 1
         outbox.put(Heartbeat(elapsed_ms=2))
-        await asyncio.wait([pipe.doomed], timeout=0.1)
-        assert pipe.doomed.cancelled()
-        assert len(pipe.sent) == 1
+        line.cut(4409, "taken over")
+        outbox.put(Error(error=Fault("late", "late")))
+        await asyncio.sleep(0.01)
+        assert transport.write.call_count == 1
+        assert [type(event) for event in (outbox.pop(), outbox.pop())] == [Heartbeat, Error]
+        websocket.close.assert_awaited_once_with(4409, "taken over")
 
     with serving(model) as server:
         asyncio.run(run(server))

@@ -13,6 +13,7 @@ from hmt.bench.sessions import WORDS_PER_SECOND
 ROOM = "bench"
 LAST_SECONDS = 60.0  # after the end, for the last words to be translated
 AT_ONCE = 50  # newcomers connecting at the same time
+HEARD = b'data: {"track":"source","sentence"'  # begins the event of a source word
 
 
 @dataclass
@@ -22,9 +23,18 @@ class Heard:
     delays: list[float] = field(default_factory=list)
     said: int = 0  # words
     lost: int = 0  # words in no sentence that ended before `LAST_SECONDS` were over
+    sent_at: list[float] = field(default_factory=list)  # seconds on a clock, one for each delay
+
+    def third(self, number: int) -> list[float]:
+        """The delays of a third of the time, from 0."""
+        start, end = min(self.sent_at, default=0.0), max(self.sent_at, default=0.0)
+        length = max(end - start, 1e-9) / 3
+        pairs = zip(self.sent_at, self.delays, strict=True)
+        return [delay for at, delay in pairs if min(2, int((at - start) / length)) == number]
 
     def __iadd__(self, other: "Heard") -> "Heard":
         self.delays += other.delays
+        self.sent_at += other.sent_at
         self.said += other.said
         self.lost += other.lost
         return self
@@ -57,7 +67,8 @@ class Speaker:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(reading, LAST_SECONDS)
         said = len(self.sent_at)
-        return Heard(list(self._delays.values()), said, said - self._ended)
+        sent_at = [self.sent_at[word] for word in self._delays]
+        return Heard(list(self._delays.values()), said, said - self._ended, sent_at)
 
     async def _read(self) -> None:
         async for message in self._websocket:
@@ -92,42 +103,49 @@ async def listeners(address: str, count: int, seconds: float, words: Sequence[st
         gate = asyncio.Semaphore(AT_ONCE)
         readers = [Reader(speaker) for _ in range(count)]
         await asyncio.gather(*(reader.connect(address, gate) for reader in readers))
-        reading = [asyncio.create_task(reader.read()) for reader in readers]
         said = (await speaker.speak(seconds)).said
         await asyncio.sleep(1.0)
-        for task in reading:
-            task.cancel()
-        await asyncio.gather(*reading, return_exceptions=True)
+        for reader in readers:
+            assert reader.transport is not None
+            reader.transport.close()
     arrived = [delay for reader in readers for delay in reader.delays]
     return Heard(arrived, said, count * said - len(arrived))
 
 
-class Reader:
-    """One client that reads along: source words and translation, as server-sent events."""
+class Reader(asyncio.Protocol):
+    """One client that reads along: source words and translation, as server-sent events.
+
+    It does as little as it can: a thousand of them share a process, and what they take for an event
+    delays the next one.
+    """
 
     def __init__(self, speaker: Speaker) -> None:
         self._speaker = speaker
         self.delays: list[float] = []
-        self._stream: asyncio.StreamReader | None = None
-        self._writer: asyncio.StreamWriter | None = None
+        self.has_begun = asyncio.Event()
+        self.transport: asyncio.Transport | None = None
+        self._rest = b""  # of a line that is not complete yet
 
     async def connect(self, address: str, gate: asyncio.Semaphore) -> None:
         """Connect, and wait for the first event."""
         host, _, port = address.partition(":")
         async with gate:
-            self._stream, self._writer = await asyncio.open_connection(host, int(port))
+            loop = asyncio.get_running_loop()
+            self.transport, _ = await loop.create_connection(lambda: self, host, int(port))
             path = f"/v1/rooms/{ROOM}/events?kind=words,source"
-            self._writer.write(f"GET {path} HTTP/1.1\r\nHost: {address}\r\n\r\n".encode())
-            await self._stream.readuntil(b"event: snapshot")
+            self.transport.write(f"GET {path} HTTP/1.1\r\nHost: {address}\r\n\r\n".encode())
+            await self.has_begun.wait()
 
-    async def read(self) -> None:
-        """Read events; source words come in the order in which they were sent, one per event."""
-        assert self._stream is not None and self._writer is not None
-        with contextlib.closing(self._writer):
-            async for line in self._stream:
-                if line.startswith(b'data: {"track":"source"') and b'"delta"' in line:
-                    sent_at = self._speaker.sent_at[len(self.delays)]
-                    self.delays.append(time.monotonic() - sent_at)
+    def data_received(self, data: bytes) -> None:
+        """Source words come in the order in which they were sent, one per event."""
+        now = time.monotonic()
+        lines, _, self._rest = (self._rest + data).rpartition(b"\n")
+        if not self.has_begun.is_set():
+            if b"event: snapshot" in lines:
+                self.has_begun.set()
+            return
+        for _ in range(lines.count(HEARD)):
+            self.delays.append(now - self._speaker.sent_at[len(self.delays)])
 
 
 async def connects(address: str, count: int) -> tuple[list[float], float]:

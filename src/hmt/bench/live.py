@@ -32,6 +32,7 @@ TARGET_ADDED_MS, TARGET_FAN_OUT_MS, TARGET_CONNECTS = 15.0, 50.0, 300.0
 TARGET_DRIFT = 2.0  # percent of the memory
 FREE_PLACES = "100000"
 SAMPLE_SECONDS = 5.0
+MOMENTS = 10  # of a soak at which its memory is reported, evenly spaced, besides the beginning
 
 
 @dataclass(frozen=True)
@@ -42,20 +43,21 @@ class Load:
     seconds: float
     listeners: int
     connects: int
-    soak_minutes: float = 0.0
+    soak_minutes: float = 0.0  # then nothing else
 
 
 def measure(asked: Load) -> Iterator[Row]:
-    """Delays of live sessions, fan-out of a room, connections per second, and a soak."""
+    """Delays of live sessions, fan-out of a room and connections per second, or a soak."""
     _allow_sockets()
+    if asked.soak_minutes:
+        yield from soak(max(asked.sessions), 60 * asked.soak_minutes)
+        return
     for count in asked.sessions:
         yield from sessions(count, asked.seconds)
     if asked.listeners:
         yield fan_out(asked.listeners, asked.seconds)
     if asked.connects:
         yield from rush(asked.connects)
-    if asked.soak_minutes:
-        yield from soak(max(asked.sessions), 60 * asked.soak_minutes)
 
 
 def sessions(count: int, seconds: float) -> Iterator[Row]:
@@ -134,7 +136,7 @@ def rush(count: int) -> Iterator[Row]:
 
 
 def soak(count: int, seconds: float) -> Iterator[Row]:
-    """The same for a long time: memory must not grow after the first third."""
+    """The same for a long time: no word is lost, and memory does not grow after a third of it."""
     with serving() as server:
         heard, memory = _watched(server, count, seconds)
     what = f"soak, {count} sessions, {seconds / 60:.0f} minutes"
@@ -142,11 +144,23 @@ def soak(count: int, seconds: float) -> Iterator[Row]:
     middle, last = (max(part) for part in (memory[third : 2 * third] or memory, memory[-third:]))
     yield {
         "what": f"{what}, memory, last third over the second",
-        "value": round(100 * (last / middle - 1), 2),
+        "value": round(100 * (last / max(middle, 1e-9) - 1), 2),
         "unit": "%",
         "at_most": TARGET_DRIFT,
-        "server_mb": round(last),
-        "p95_ms": round(quantiles(heard.delays)[1], 1),
+        "server_mb": [
+            round(memory[at * (len(memory) - 1) // MOMENTS]) for at in range(MOMENTS + 1)
+        ],
+    }
+    first_p50, first_p95, _ = quantiles(heard.third(0))
+    p50, p95, p99 = quantiles(heard.third(2))
+    yield {
+        "what": f"{what}, p95 of the last third",
+        "value": round(p95, 1),
+        "unit": "ms",
+        "p50_ms": round(p50, 1),
+        "p99_ms": round(p99, 1),
+        "first_third_p50_ms": round(first_p50, 1),
+        "first_third_p95_ms": round(first_p95, 1),
     }
     yield _lost(what, heard)
 

@@ -24,7 +24,7 @@ KEPT_ARRIVALS = 1000
 
 
 @dataclass(frozen=True)
-class Word:
+class HeardWord:
     """A word that was heard."""
 
     text: str
@@ -67,7 +67,7 @@ class Leave:
     """Close the channel."""
 
 
-Item = Word | End | Turn | Drop | Mark | Leave
+Item = HeardWord | End | Turn | Drop | Mark | Leave
 
 # ---- what comes out
 
@@ -84,7 +84,7 @@ class Text:
 
 
 @dataclass(frozen=True)
-class Sentence:
+class FinishedSentence:
     """A sentence is over."""
 
     ended: Ended
@@ -119,7 +119,7 @@ class Failed:
     reason: str
 
 
-Output = Text | Sentence | Wait | Notice | Applied | Mark | Failed
+Output = Text | FinishedSentence | Wait | Notice | Applied | Mark | Failed
 
 
 class Channel:
@@ -165,7 +165,7 @@ class Channel:
 
     def skip(self) -> int:
         """Drop all queued items; return the number of words among them."""
-        words = sum(isinstance(item, Word) for item in list(self.inbox))
+        words = sum(isinstance(item, HeardWord) for item in list(self.inbox))
         self.inbox.clear()
         self.put([Drop()])
         return words
@@ -207,7 +207,7 @@ class Channel:
                 item = self.inbox.popleft()
             except IndexError:  # empty, or just emptied by the event loop
                 break
-            words -= isinstance(item, Word)
+            words -= isinstance(item, HeardWord)
             self._take(live, item, out)
             if isinstance(item, End | Leave):
                 break
@@ -265,7 +265,7 @@ class Channel:
 
     def _take(self, live: Live, item: Item, out: list[Output]) -> None:
         match item:
-            case Word(text, spoken, arrived):
+            case HeardWord(text, spoken, arrived):
                 live.hear(text, spoken)
                 self.just_heard.append(arrived)
                 self._arrivals.append(arrived)
@@ -298,12 +298,12 @@ class Channel:
         last = max(self._arrivals[-1], self._ended_at) if self._arrivals else None
         return Text(written, given, needed, last, time.monotonic())
 
-    def _sentence(self, live: Live, ended: Ended) -> Sentence:
+    def _sentence(self, live: Live, ended: Ended) -> FinishedSentence:
         end, record = self._ending, live.record if self.has_detail or self.keeps_records else None
         if end is None or ended.reason != end.reason or not live.is_idle:
-            return Sentence(ended, ended.reason, None, record)
+            return FinishedSentence(ended, ended.reason, None, record)
         self._ending = None
-        return Sentence(ended, end.label, end.seq, record)
+        return FinishedSentence(ended, end.label, end.seq, record)
 
     def _wait(self, live: Live) -> Wait | None:
         """Why the open sentence waits, once for each amount of source."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from hmt.server.channels import Sentence, Text, Wait
+from hmt.server.channels import FinishedSentence, Text, Wait
 from hmt.server.replies import (
     Delta,
     DeltaFacts,
@@ -40,7 +40,7 @@ class Wording:
         events = self._gate.release(text.events) if by_word else [*self._gate.rest(), *text.events]
         return [self._delta(events, text, has_detail)] if events else []
 
-    def sentence(self, sentence: Sentence, has_detail: bool) -> list[Delta | Done]:
+    def sentence(self, sentence: FinishedSentence, has_detail: bool) -> list[Delta | Done]:
         """The end of a sentence, preceded by what was held back of it."""
         out: list[Delta | Done] = []
         ended = sentence.ended

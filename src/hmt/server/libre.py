@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from hmt.server.access import address_of, grant_of, service_of
-from hmt.server.channels import Channel, End, Failed, Mark, Output, Text, Word
+from hmt.server.channels import Channel, End, Failed, HeardWord, Mark, Output, Text
 from hmt.server.deltas import Wording
 from hmt.server.hearing import clean
 from hmt.server.messages import InvalidError, decode_as, encode
@@ -61,7 +61,7 @@ class Lines:
             self._finish()
             return
         now = time.monotonic()
-        self.channel.put([Word(word, None, now) for word in words])
+        self.channel.put([HeardWord(word, None, now) for word in words])
         self.channel.put([End(events.FINISH, "finish"), Mark("end")])
 
     async def wait(self) -> str:

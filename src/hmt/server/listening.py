@@ -1,20 +1,22 @@
 """Reading along in a room: server-sent events, WebSocket, and captions as files."""
 
-import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from functools import partial
 
-from sse_starlette.sse import EventSourceResponse
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from hmt.server.access import address_of, grant_of, has_good_origin, service_of
-from hmt.server.rooms import KINDS, Room
+from hmt.server.readers import Reader
+from hmt.server.room_events import KINDS
+from hmt.server.rooms import Room
 from hmt.server.service import Service
 from hmt.server.transcripts import MEDIA
+from hmt.server.wire import chunk, text_frame, transport_of, whole
 
-PING_SECONDS = 15
 NO_STORE = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 
@@ -65,15 +67,35 @@ async def events(request: Request) -> Response:
     if not service.listeners.enter(address):
         return JSONResponse({"error": "Too many listeners at this address."}, 429)
 
-    async def read() -> AsyncIterator[bytes]:
-        try:
-            async for item in room.follow(_after(request), kinds):
-                yield item.sse
-        finally:
-            service.listeners.leave(address)
+    return EventStream(request, room, kinds)
 
-    stall = service.limits.stall_seconds
-    return EventSourceResponse(read(), ping=PING_SECONDS, headers=NO_STORE, send_timeout=stall)
+
+class EventStream(Response):
+    """A response that lasts as long as its reader and its room do."""
+
+    media_type = "text/event-stream"
+
+    def __init__(self, request: Request, room: Room, kinds: frozenset[str]) -> None:
+        self.status_code, self.background = 200, None
+        self.init_headers({**NO_STORE, "Connection": "keep-alive"})
+        self._request, self._room, self._kinds = request, room, kinds
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the head; the room writes what follows, until the end or until the reader leaves."""
+        last = partial(send, {"type": "http.response.body", "body": b"", "more_body": False})
+        try:
+            head = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
+            await send(head)
+            if scope["method"] == "HEAD":
+                await last()
+                return
+            framing = whole if scope["http_version"] == "1.0" else chunk
+            transport, after = transport_of(self._request), _after(self._request)
+            with self._room.reading(Reader(transport, framing, self._kinds, after, last)):
+                while (await receive())["type"] != "http.disconnect":
+                    pass  # the body of the request, which means nothing
+        finally:
+            service_of(self._request).listeners.leave(address_of(self._request))
 
 
 async def socket(websocket: WebSocket) -> None:
@@ -89,21 +111,18 @@ async def socket(websocket: WebSocket) -> None:
     except TurnedAwayError as error:
         await websocket.close(error.close, str(error)[:120])
         return
-    sending = asyncio.create_task(_send(websocket, service, room, kinds))
+    last = partial(_close, websocket, service)
+    reader = Reader(transport_of(websocket), text_frame, kinds, _after(websocket), last)
     try:
-        while (await websocket.receive())["type"] != "websocket.disconnect":
-            pass  # readers send nothing, but only receiving shows that they have left
+        with room.reading(reader):
+            while (await websocket.receive())["type"] != "websocket.disconnect":
+                pass  # readers send nothing, but only receiving shows that they have left
     finally:
-        sending.cancel()
-        await asyncio.wait([sending])
         service.listeners.leave(address)
 
 
-async def _send(websocket: WebSocket, service: Service, room: Room, kinds: frozenset[str]) -> None:
+async def _close(websocket: WebSocket, service: Service) -> None:
     with contextlib.suppress(WebSocketDisconnect, RuntimeError):
-        async with contextlib.aclosing(room.follow(_after(websocket), kinds)) as events:
-            async for item in events:
-                await websocket.send_text(item.json)
         code = 1012 if service.is_draining else 1000  # come back, or there is no more
         await websocket.close(code, "closed")
 

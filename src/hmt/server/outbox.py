@@ -4,8 +4,8 @@ Text only grows, so unread deltas can be merged into one; nothing is ever droppe
 later message of its kind replaces.
 """
 
-import asyncio
 from collections import deque
+from collections.abc import Callable
 
 from hmt.server.replies import Accepted, AnyServerEvent, Delta, Done, Heartbeat, InputDelta, Waiting
 
@@ -24,7 +24,7 @@ class Outbox:
         self._count = 0
         self.n = 0  # number of the last delta or end of a sentence
         self.merged = 0
-        self.ready = asyncio.Event()
+        self.on_news: Callable[[], None] = _nobody  # called when there is something to send
 
     def put(self, event: AnyServerEvent) -> None:
         """Add a message, or merge it with one that was not sent yet."""
@@ -39,22 +39,25 @@ class Outbox:
         elif isinstance(event, REPLACED):
             self._remove(type(event))
         self._pending.append(event)
-        self.ready.set()
+        self.on_news()
 
     def put_first(self, event: AnyServerEvent) -> None:
         """Add a message before all others."""
         self._pending.appendleft(event)
-        self.ready.set()
+        self.on_news()
 
     def pop(self) -> AnyServerEvent | None:
         """The next message to send."""
         if not self._pending:
-            self.ready.clear()
             return None
         event = self._pending.popleft()
         self._count += 1
         event.event_id = f"evt_{self._count}"
         return event
+
+    def detach(self) -> None:
+        """Keep messages until another connection takes them."""
+        self.on_news = _nobody
 
     def rewind(self, after: int) -> bool:
         """Send everything after message `after` again; False if some of it is no longer kept."""
@@ -62,7 +65,7 @@ class Outbox:
         text = [event for event in self._text if event.hmt.n > after]
         self._pending = deque([*others, *text])
         if self._pending:
-            self.ready.set()
+            self.on_news()
         is_known = after <= self.n
         return is_known and len(text) == self.n - after
 
@@ -105,6 +108,10 @@ class Outbox:
         kept = [event for event in self._pending if type(event) is not kind]
         if len(kept) < len(self._pending):
             self._pending = deque(kept)
+
+
+def _nobody() -> None:
+    """There is no connection to send anything over."""
 
 
 def _length(event: AnyServerEvent) -> int:

@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from hmt.server.channels import Sentence
+from hmt.server.channels import FinishedSentence
 from hmt.streaming.events import Written
 
 
@@ -27,4 +27,4 @@ class Audience(Protocol):
 
     def begins_again(self, sentence: int) -> None: ...
 
-    def ended(self, sentence: Sentence) -> None: ...
+    def ended(self, sentence: FinishedSentence) -> None: ...

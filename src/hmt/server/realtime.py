@@ -6,7 +6,7 @@ import logging
 from typing import Any
 
 from starlette.responses import PlainTextResponse
-from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
+from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from hmt.server.access import address_of, grant_of, has_good_origin, protocols_of, service_of
 from hmt.server.limits import Bucket
@@ -14,13 +14,15 @@ from hmt.server.messages import InvalidError, Resume, decode, encode
 from hmt.server.replies import Created, Error, Fault
 from hmt.server.rooms import Room
 from hmt.server.service import RETRY_SECONDS, BusyError, Service
-from hmt.server.sessions import Session
+from hmt.server.sessions import LiveSession
+from hmt.server.wire import text_frame, transport_of
 
 logger = logging.getLogger("hmt.server")
 
 PROTOCOLS = ("hmt.v1", "realtime")
 MALFORMED = 3  # messages in a row after which a client is disconnected
 FIRST_SECONDS = 10.0  # for the first message of a client that resumes
+STUCK_POLL_SECONDS = 0.05
 RETURN_SECONDS = 5  # until a speaker who lost the connection should try again
 
 
@@ -73,10 +75,14 @@ class Line:
 
     def __init__(self, websocket: WebSocket, service: Service) -> None:
         self._websocket, self._service = websocket, service
-        self._session: Session | None = None
+        self._session: LiveSession | None = None
         self._room: Room | None = None
         self._closing: tuple[int, str] | None = None
-        self._writer: asyncio.Task[None] | None = None
+        self._transport = transport_of(websocket)
+        self._is_awake = False  # it will write soon
+        self._is_over = False  # it will never write again
+        self._stuck_since: float | None = None  # the client has not taken what was written
+        self._closer: asyncio.Task[None] | None = None
         self._malformed = 0
         limits = service.limits
         self._bucket = Bucket(limits.messages_per_second, limits.burst_messages)
@@ -100,20 +106,12 @@ class Line:
         """Close once everything has been sent."""
         if self._closing is None:
             self._closing = code, reason
-        if self._session is not None:
-            self._session.outbox.ready.set()
+        self.wake()
 
     def cut(self, code: int, reason: str) -> None:
         """Close at once: unsent messages now belong to another connection."""
         self._closing = code, reason
-        if self._writer is not None:
-            self._writer.cancel()
-        self._writer = asyncio.create_task(self._hang_up())
-
-    async def _hang_up(self) -> None:
-        assert self._closing is not None
-        with contextlib.suppress(TimeoutError, RuntimeError, WebSocketDisconnect):
-            await asyncio.wait_for(self._websocket.close(*self._closing), 5)
+        self._hang_up()
 
     # ---- the beginning
 
@@ -136,7 +134,7 @@ class Line:
                 message = "A room has up to 64 letters, digits, _ . -; or there are too many."
                 raise RefusedError(4403, "room", message)
 
-    def _new_session(self) -> Session:
+    def _new_session(self) -> LiveSession:
         served = self._service.find(self._websocket.query_params.get("model"))
         if served is None:
             names = ", ".join(self._service.served)
@@ -161,9 +159,10 @@ class Line:
             session.room_token = self._service.tokens.invite(grant, self._room.name)
         return session
 
-    def _begin(self, session: Session) -> None:
+    def _begin(self, session: LiveSession) -> None:
         self._session, session.connection = session, self
-        self._writer = asyncio.create_task(self._write(session))
+        session.outbox.on_news = self.wake
+        self.wake()
 
     # ---- reading
 
@@ -232,7 +231,9 @@ class Line:
         """Resume a session of this process, or rebuild one of another."""
         fresh, known = self._session, self._service.known(event.hmt.token)
         if known is not None:
-            await self._leave_fresh(fresh)
+            if fresh is not None:
+                fresh.outbox.detach()
+                self._service.discard(fresh)
             known.keep(self, event.hmt.after)
             self._service.metrics.resumes.labels("kept").inc()
             self._begin(known)
@@ -251,39 +252,53 @@ class Line:
         if fresh is None:
             self._begin(session)
 
-    async def _leave_fresh(self, fresh: Session | None) -> None:
-        if self._writer is not None:
-            self._writer.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._writer
-        if fresh is not None:
-            self._service.discard(fresh)
-
     # ---- writing
 
-    async def _write(self, session: Session) -> None:
-        """Send the session's messages, one at a time."""
-        outbox = session.outbox
-        try:
-            while True:
-                await outbox.ready.wait()
-                while (event := outbox.pop()) is not None:
-                    await self._send(encode(event).decode())
-                if self._closing is not None:
-                    await asyncio.wait_for(self._websocket.close(*self._closing), 5)
-                    return
-        except TimeoutError:
-            session.stop(4408, "stalled")
-            with contextlib.suppress(TimeoutError, RuntimeError, WebSocketDisconnect):
-                await asyncio.wait_for(self._websocket.close(4408, "stalled"), 1)
-        except (WebSocketDisconnect, RuntimeError):
-            pass  # the reader notices as well
+    def wake(self) -> None:
+        """Write soon; what is added until then goes along."""
+        if not self._is_awake:
+            self._is_awake = True
+            asyncio.get_running_loop().call_soon(self._write)
 
-    async def _send(self, text: str) -> None:
-        # Not `wait_for`: before Python 3.12 it loses a cancellation if the message has just been
-        # sent, and this writer would continue and take messages that belong to a newer connection.
-        async with asyncio.timeout(self._service.limits.stall_seconds):
-            await self._websocket.send_text(text)
+    def _write(self) -> None:
+        """Write all that waits at once, if the client has taken what was written before."""
+        self._is_awake = False
+        if self._session is None or self._is_over:
+            return
+        if self._transport.get_write_buffer_size() or self._transport.is_closing():
+            self._try_again(self._session)
+            return
+        self._stuck_since = None
+        frames, outbox = list[bytes](), self._session.outbox
+        while (event := outbox.pop()) is not None:
+            frames.append(text_frame(encode(event)))
+        if frames:
+            self._transport.write(b"".join(frames))
+        if self._closing is not None:
+            self._hang_up()
+
+    def _try_again(self, session: LiveSession) -> None:
+        """Look again later: what comes meanwhile is merged, up to a limit of size and of time."""
+        loop = asyncio.get_running_loop()
+        if self._stuck_since is None:
+            self._stuck_since = loop.time()
+        if loop.time() - self._stuck_since < self._service.limits.stall_seconds:
+            self._is_awake = True
+            loop.call_later(STUCK_POLL_SECONDS, self._write)
+            return
+        session.stop(4408, "stalled")
+        self._closing = 4408, "stalled"
+        self._hang_up()
+
+    def _hang_up(self) -> None:
+        self._is_over = True
+        if self._closer is None:
+            self._closer = asyncio.create_task(self._close())
+
+    async def _close(self) -> None:
+        assert self._closing is not None
+        with contextlib.suppress(TimeoutError, RuntimeError, WebSocketDisconnect):
+            await asyncio.wait_for(self._websocket.close(*self._closing), 5)
 
     # ---- the end
 
@@ -297,11 +312,11 @@ class Line:
                 session.finish()
             else:
                 session.lose()
-        if self._writer is not None and not self._writer.done():
-            if self._closing is None or self._websocket.client_state != WebSocketState.CONNECTED:
-                self._writer.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._writer
+        if session is not None and session.connection is None:
+            session.outbox.detach()
+        self._is_over = True
+        if self._closer is not None:
+            await self._closer
 
 
 def _text(data: str | bytes) -> str:

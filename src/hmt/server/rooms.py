@@ -1,99 +1,35 @@
 """Rooms: one speaker, one translation, any number of readers.
 
-A reader is only a cursor into the room's events, so that a slow one costs nothing: a reader who
-falls behind the kept events gets a snapshot.
+readers.py has how its events reach them.
 """
 
-import asyncio
+import contextlib
 import re
 import time
 from collections import deque
-from collections.abc import AsyncGenerator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
-from sse_starlette.event import ServerSentEvent
-
-from hmt.server.channels import Sentence
-from hmt.server.messages import encode
-from hmt.server.sessions import Session
+from hmt.server.channels import FinishedSentence
+from hmt.server.readers import Feed, Reader
+from hmt.server.room_events import (
+    SOURCE,
+    RoomCue,
+    RoomDelta,
+    RoomEvent,
+    RoomSentence,
+    RoomState,
+    RoomTentative,
+    Shown,
+    Snapshot,
+)
+from hmt.server.sessions import LiveSession
 from hmt.server.settings import Limits
 from hmt.server.transcripts import Shelf, Transcript
 from hmt.streaming.events import Written
 
 NAME = re.compile(r"[A-Za-z0-9_][\w.-]{0,63}", re.ASCII)
-KEPT_EVENTS = 2000
-KINDS = ("words", "cues", "source")
-SOURCE = "source"
-
-
-class RoomDelta(Struct):
-    track: str
-    sentence: int
-    delta: str
-    elapsed_ms: int
-    offset: int = 0  # characters of the sentence before it: readers may know it from another host
-
-
-class RoomSentence(Struct):
-    track: str
-    sentence: int
-    text: str
-    source: str
-
-
-class RoomTentative(Struct):
-    text: str
-    track: str = SOURCE
-
-
-class RoomCue(Struct):
-    track: str
-    number: int
-    start_ms: int
-    end_ms: int
-    lines: list[str]
-
-
-class RoomState(Struct):
-    state: str  # live, waiting or closed
-    tracks: list[str]
-
-
-class Shown(Struct):
-    """The most recent text of a track."""
-
-    sentences: list[str]
-    open: str
-    sentence: int = 0  # number of the open one
-
-
-class Snapshot(Struct):
-    room: str
-    state: str
-    gap: bool  # the reader has missed something
-    tracks: dict[str, Shown]
-
-
-EVENTS: dict[str, type[Struct]] = {
-    "snapshot": Snapshot,
-    "delta": RoomDelta,
-    "sentence": RoomSentence,
-    "tentative": RoomTentative,
-    "cue": RoomCue,
-    "state": RoomState,
-}
-
-
-class Item:
-    """One event of a room, encoded once for all readers."""
-
-    def __init__(self, seq: int, name: str, kind: str | None, payload: Any) -> None:
-        data = encode(payload).decode()
-        self.seq, self.name, self.kind = seq, name, kind
-        self.sse = ServerSentEvent(data, event=name, id=str(seq)).encode()
-        self.json = f'{{"id":{seq},"event":"{name}","data":{data}}}'
 
 
 class Track:
@@ -101,7 +37,7 @@ class Track:
 
     def __init__(self, room: "Room", language: str, shelf: Shelf | None) -> None:
         self.room, self.language = room, language
-        self.speaker: Session | None = None
+        self.speaker: LiveSession | None = None
         self.transcript = Transcript(room.name, language, shelf)
         self.heard_words: deque[str] = deque(maxlen=200)
         self.guessed = ""
@@ -110,14 +46,14 @@ class Track:
         self.heard_words.extend(words)
         elapsed = self.transcript.elapsed_ms()
         number = self.transcript.sentence
-        self.room.publish(
+        self.room.feed.publish(
             "delta", SOURCE, RoomDelta(SOURCE, number, " ".join(words) + " ", elapsed)
         )
 
     def tentative(self, text: str) -> None:
         if text != self.guessed:
             self.guessed = text
-            self.room.publish("tentative", SOURCE, RoomTentative(text))
+            self.room.feed.publish("tentative", SOURCE, RoomTentative(text))
 
     def wrote(self, events: list[Written]) -> None:
         number, offset = self.transcript.place
@@ -129,14 +65,14 @@ class Track:
         """The open sentence is read again: this process does not know it."""
         self.transcript.begin_again(sentence)
 
-    def ended(self, sentence: Sentence) -> None:
+    def ended(self, sentence: FinishedSentence) -> None:
         number, offset = self.transcript.place
         rest, cues = self.transcript.end(sentence)
         self._publish_text(number, offset, rest)
         done = RoomSentence(
             self.language, number, sentence.ended.text.strip(), sentence.ended.source
         )
-        self.room.publish("sentence", "words", done)
+        self.room.feed.publish("sentence", "words", done)
         self._publish_cues(cues)
 
     def tick(self) -> None:
@@ -147,11 +83,11 @@ class Track:
         if text:
             elapsed = self.transcript.elapsed_ms()
             delta = RoomDelta(self.language, sentence, text, elapsed, offset)
-            self.room.publish("delta", "words", delta)
+            self.room.feed.publish("delta", "words", delta)
 
     def _publish_cues(self, cues: list[Any]) -> None:
         for cue in cues:
-            self.room.publish(
+            self.room.feed.publish(
                 "cue",
                 "cues",
                 RoomCue(self.language, cue.number, cue.start_ms, cue.end_ms, list(cue.lines)),
@@ -164,21 +100,17 @@ class Track:
 
 
 class Room:
-    """One room: its tracks, its events and its readers."""
+    """One room: its tracks, and the feed of its readers."""
 
-    def __init__(self, name: str, shelf: Shelf | None) -> None:
+    def __init__(self, name: str, shelf: Shelf | None, stall_seconds: float) -> None:
         self.name, self._shelf = name, shelf
         self.tracks: dict[str, Track] = {}
-        # above every number that a room of this name has used before, here or on another host
-        self.seq = time.time_ns() // 1_000_000
         self.left_at: float | None = time.monotonic()
-        self.is_closed = False
-        self._items: deque[Item] = deque(maxlen=KEPT_EVENTS)
-        self._readers: set[asyncio.Event] = set()
+        self.feed = Feed(self.snapshot, stall_seconds)
 
     @property
-    def readers(self) -> int:
-        return len(self._readers)
+    def is_closed(self) -> bool:
+        return self.feed.is_closed
 
     @property
     def state(self) -> str:
@@ -193,57 +125,30 @@ class Room:
             self.tracks[language] = Track(self, language, self._shelf)
         return self.tracks[language]
 
-    def publish(self, name: str, kind: str | None, payload: Any) -> None:
-        """Send an event to all readers."""
-        self.seq += 1
-        self._items.append(Item(self.seq, name, kind, payload))
-        for reader in self._readers:
-            reader.set()
-
     def publish_state(self) -> None:
-        self.publish("state", None, RoomState(self.state, list(self.tracks)))
+        self.feed.publish("state", None, RoomState(self.state, list(self.tracks)))
 
-    def snapshot(self, gap: bool) -> Item:
+    def snapshot(self, gap: bool) -> RoomEvent:
         tracks = {name: track.shown for name, track in self.tracks.items()}
         heard = [word for track in self.tracks.values() for word in track.heard_words][-60:]
         if heard:
             tracks[SOURCE] = Shown([], " ".join(heard))
-        return Item(self.seq, "snapshot", None, Snapshot(self.name, self.state, gap, tracks))
+        payload = Snapshot(self.name, self.state, gap, tracks)
+        return RoomEvent(self.feed.seq, "snapshot", None, payload)
 
-    async def follow(self, after: int | None, kinds: frozenset[str]) -> AsyncGenerator[Item, None]:
-        """Events as they come; newcomers, and readers who missed some, first get a snapshot."""
-        ready = asyncio.Event()
-        self._readers.add(ready)
+    @contextlib.contextmanager
+    def reading(self, reader: Reader) -> Iterator[None]:
+        """While somebody reads along."""
+        self.feed.enter(reader)
         try:
-            cursor = after if after is not None and after <= self.seq else None
-            while True:
-                ready.clear()
-                if cursor is None or self._first - 1 > cursor:
-                    has_gap = after is not None or cursor is not None
-                    cursor = self.seq
-                    yield self.snapshot(has_gap)
-                for item in self._since(cursor):
-                    cursor = item.seq
-                    if item.kind is None or item.kind in kinds:
-                        yield item
-                if self.is_closed and cursor >= self.seq:
-                    return
-                if cursor >= self.seq:
-                    await ready.wait()
+            yield
         finally:
-            self._readers.discard(ready)
+            self.feed.leave(reader)
 
-    @property
-    def _first(self) -> int:
-        return self._items[0].seq if self._items else self.seq + 1
-
-    def _since(self, cursor: int) -> list[Item]:
-        new: list[Item] = []
-        for item in reversed(self._items):
-            if item.seq <= cursor:
-                break
-            new.append(item)
-        return new[::-1]
+    def close(self) -> None:
+        """Let readers go once they have got everything."""
+        self.feed.is_closed = True
+        self.publish_state()
 
 
 class Rooms:
@@ -253,10 +158,11 @@ class Rooms:
         self._limits = limits
         self._shelf = None if folder is None else Shelf(folder)
         self._rooms: dict[str, Room] = {}
+        self._closed: list[Room] = []  # which readers have not left yet
 
     @property
     def listeners(self) -> int:
-        return sum(room.readers for room in self._rooms.values())
+        return sum(room.feed.readers for room in self._rooms.values())
 
     @property
     def failures(self) -> int:
@@ -273,7 +179,7 @@ class Rooms:
                 return None
             if len(self._rooms) >= self._limits.rooms and not self._make_way(to_speak):
                 return None
-            self._rooms[name] = Room(name, self._shelf)
+            self._rooms[name] = Room(name, self._shelf, self._limits.stall_seconds)
         return self._rooms[name]
 
     def _make_way(self, to_speak: bool) -> bool:
@@ -281,18 +187,19 @@ class Rooms:
         left = [
             room
             for room in self._rooms.values()
-            if room.left_at is not None and not (room.readers and (room.tracks or not to_speak))
+            if room.left_at is not None
+            and not (room.feed.readers and (room.tracks or not to_speak))
         ]
         if left:
             self._end(min(left, key=lambda room: room.left_at or 0))
         return bool(left)
 
     def _end(self, room: Room) -> None:
-        room.is_closed = True
-        room.publish_state()
+        room.close()
+        self._closed.append(room)
         del self._rooms[room.name]
 
-    def enter(self, session: Session, room: Room) -> bool:
+    def enter(self, session: LiveSession, room: Room) -> bool:
         """Let a session speak in a room; False if another one already does in its language."""
         track = room.track(session.served.target)
         if track.speaker is not None and track.speaker.lost_at is None:
@@ -304,7 +211,7 @@ class Rooms:
         room.publish_state()
         return True
 
-    def speaker_left(self, session: Session) -> None:
+    def speaker_left(self, session: LiveSession) -> None:
         """Mark the room as waiting for its speaker to come back."""
         track = session.audience
         if isinstance(track, Track) and track.speaker is session:
@@ -315,8 +222,12 @@ class Rooms:
             track.room.publish_state()
 
     def tick(self, now: float) -> None:
-        """Close cues after silences, and rooms that nobody speaks in."""
+        """Close cues after silences, and rooms that nobody speaks in; look after readers."""
+        self._closed = [room for room in self._closed if room.feed.readers]
+        for room in self._closed:
+            room.feed.tick(now)
         for room in list(self._rooms.values()):
+            room.feed.tick(now)
             for track in room.tracks.values():
                 track.tick()
             if room.left_at is not None and now - room.left_at > self._limits.room_seconds:
@@ -327,5 +238,4 @@ class Rooms:
         for room in self._rooms.values():
             for track in room.tracks.values():
                 track.transcript.flush()
-            room.is_closed = True
-            room.publish_state()
+            room.close()

@@ -8,7 +8,6 @@ from contextlib import suppress
 from types import FrameType
 
 import uvicorn
-from sse_starlette.sse import AppStatus
 
 from hmt.errors import UserError
 from hmt.server.app import make_app
@@ -16,6 +15,7 @@ from hmt.server.patience import Doorkeeper
 from hmt.server.service import Offer, Service
 from hmt.server.settings import Settings
 from hmt.server.tokens import Tokens
+from hmt.server.wire import Http, WebSockets
 
 logger = logging.getLogger("hmt.server")
 
@@ -63,6 +63,26 @@ class Server(uvicorn.Server):
         self.should_exit = True
 
 
+def configured(service: Service) -> uvicorn.Config:
+    """How uvicorn runs a service."""
+    settings = service.settings
+    return uvicorn.Config(
+        make_app(service),
+        host=settings.host,
+        port=settings.port,
+        http=Http,
+        ws=WebSockets,
+        ws_max_size=settings.limits.message_bytes,
+        ws_ping_interval=PING_SECONDS,
+        ws_ping_timeout=PING_SECONDS,
+        ws_per_message_deflate=False,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=5,
+    )
+
+
 def _is_ours(record: logging.LogRecord) -> bool:
     """Whether a log message is about the server: what strangers send must not fill its log."""
     return not record.getMessage().startswith(("Invalid HTTP request", "Invalid UTF-8"))
@@ -87,25 +107,10 @@ def run(settings: Settings, offers: Sequence[Offer]) -> None:
     if settings.captions is not None and not settings.captions.is_dir():
         raise UserError(f"{settings.captions} is not a folder; create it or name another.")
     service = Service(settings, offers, Tokens(settings.token_file))
-    AppStatus.enable_automatic_graceful_drain = False  # this server drains by itself
-    config = uvicorn.Config(
-        make_app(service),
-        host=settings.host,
-        port=settings.port,
-        ws="websockets-sansio",
-        ws_max_size=settings.limits.message_bytes,
-        ws_ping_interval=PING_SECONDS,
-        ws_ping_timeout=PING_SECONDS,
-        ws_per_message_deflate=False,
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        timeout_graceful_shutdown=5,
-    )
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     logging.getLogger("uvicorn.error").addFilter(_is_ours)
     _open_many_files()
-    server = Server(config, service)
+    server = Server(configured(service), service)
     if hasattr(signal, "SIGHUP"):
         signal.signal(signal.SIGHUP, lambda *_: service.tokens.reload())
     with suppress(SystemExit):  # uvicorn could not bind, and has logged why

@@ -15,7 +15,7 @@ from hmt.server.client_secrets import SecretAsked
 from hmt.server.libre import Asked
 from hmt.server.messages import AnyClientEvent
 from hmt.server.replies import AnyServerEvent
-from hmt.server.rooms import EVENTS
+from hmt.server.room_events import EVENTS
 
 INFO = {"title": "hmt serve", "version": __version__}
 JSON = "application/json"

@@ -15,7 +15,7 @@ from hmt.server.limits import Guests, Visits
 from hmt.server.metrics import Metrics, RoundMetrics
 from hmt.server.models import Served
 from hmt.server.rooms import Rooms
-from hmt.server.sessions import GOING_AWAY, Session
+from hmt.server.sessions import GOING_AWAY, LiveSession
 from hmt.server.settings import Settings
 from hmt.server.tokens import Tokens
 
@@ -52,7 +52,7 @@ class Service:
         self.metrics = Metrics()
         self._loop: asyncio.AbstractEventLoop | None = None
         self.served = {offer.name: self._serve(offer) for offer in offers}
-        self.sessions: set[Session] = set()
+        self.sessions: set[LiveSession] = set()
         self.rooms = Rooms(self.limits, settings.captions)
         self.guests = Guests(self.limits.per_address)
         self.listeners = Guests(self.limits.listeners_per_address)
@@ -145,10 +145,10 @@ class Service:
         """A model by its name; the first one if none is named."""
         return self.served.get(name) if name else next(iter(self.served.values()))
 
-    def open(self, served: Served, room: str | None = None) -> Session:
+    def open(self, served: Served, room: str | None = None) -> LiveSession:
         """A new session, if there is room for one."""
         self.admit(served)
-        session = Session(served, self.limits, self.settings.name, room)
+        session = LiveSession(served, self.limits, self.settings.name, room)
         session.on_over = self._over
         session.meter = self.metrics
         session.logs_text = self.settings.logs_text
@@ -174,16 +174,16 @@ class Service:
             self.metrics.rejected.labels("delay").inc()
             raise BusyError(f"Words already wait {1000 * delay:.0f} ms here")
 
-    def known(self, token: str) -> Session | None:
+    def known(self, token: str) -> LiveSession | None:
         """The session that a resume token belongs to."""
         return next((s for s in self.sessions if s.token == token and not s.is_over), None)
 
-    def discard(self, session: Session) -> None:
+    def discard(self, session: LiveSession) -> None:
         """Forget a session that nobody has used."""
         session.connection = None
         session.stop(1000, "resumed")
 
-    def _over(self, session: Session) -> None:
+    def _over(self, session: LiveSession) -> None:
         if session in self.sessions:
             self.sessions.remove(session)
             self.metrics.merged.inc(session.outbox.merged)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from msgspec import UNSET
 
 from hmt.server import channels, messages, replies
-from hmt.server.channels import Applied, Channel, Failed, Mark, Output, Sentence, Text, Wait
+from hmt.server.channels import Applied, Channel, Failed, FinishedSentence, Mark, Output, Text, Wait
 from hmt.server.deltas import Wording
 from hmt.server.hearing import Hearing
 from hmt.server.limits import Bucket
@@ -40,7 +40,7 @@ ENDS = {
 Spoken = messages.Append | messages.Hypothesis | messages.Commit | messages.Clear
 
 
-class Session:
+class LiveSession:
     """One speaker's text on its way to its readers."""
 
     def __init__(self, served: Served, limits: Limits, name: str, room: str | None = None) -> None:
@@ -54,7 +54,7 @@ class Session:
         self.room_token: str | None = None
         self.lost_at: float | None = None
         self.is_over = False
-        self.on_over: Callable[[Session], None] = lambda session: None
+        self.on_over: Callable[[LiveSession], None] = lambda session: None
         self.meter: Metrics | None = None
         self.logs_text = False
         self.last_input = self.started
@@ -142,21 +142,20 @@ class Session:
         if not words:
             return
         channel = self.channel
-        await asyncio.sleep(self._bucket.take(len(words)))
+        if wait := self._bucket.take(len(words)):
+            await asyncio.sleep(wait)
         while channel.queued + len(words) > self.limits.queue_words and not self.is_over:
             await asyncio.sleep(QUEUE_POLL_SECONDS)
         times = iter(spoken or ())
         now = self.last_input = time.monotonic()
-        channel.put([channels.Word(word, next(times, None), now) for word in words])
+        channel.put([channels.HeardWord(word, next(times, None), now) for word in words])
         self.words_in += len(words)
         self._is_open = True
         if self.meter is not None:
             self.meter.words.labels("source").inc(len(words))
         if self.preferences.echo:
-            delta = " ".join(words) + " "
-            self.outbox.put(
-                replies.InputDelta(delta=delta, elapsed_ms=self._wording.elapsed_ms(now))
-            )
+            delta, elapsed_ms = " ".join(words) + " ", self._wording.elapsed_ms(now)
+            self.outbox.put(replies.InputDelta(delta=delta, elapsed_ms=elapsed_ms))
         if self.audience is not None:
             self.audience.heard(words)
 
@@ -229,13 +228,14 @@ class Session:
         return self._channel
 
     def _deliver(self, outputs: list[Output]) -> None:
+        self._receipts.flush()
         for output in outputs:
             if self.is_over:
                 return
             match output:
                 case Text():
                     self._wrote(output)
-                case Sentence():
+                case FinishedSentence():
                     self._ended(output)
                 case Wait():
                     self.outbox.put(self._wording.waiting(output))
@@ -273,7 +273,7 @@ class Session:
             self._lag_reported_at = text.now
             self.notice("lagging", f"The translation is {behind:.1f} s behind.")
 
-    def _ended(self, sentence: Sentence) -> None:
+    def _ended(self, sentence: FinishedSentence) -> None:
         self._release()
         for event in self._wording.sentence(sentence, self.preferences.detail):
             self.outbox.put(event)
@@ -303,6 +303,7 @@ class Session:
         self.stop(4500, "internal error")
 
     def _leave(self, label: str) -> None:
+        self._receipts.flush_now()
         wording = self._wording
         facts = replies.ClosedFacts(label, self.words_in, wording.words, wording.sentences)
         self.outbox.put(replies.Closed(hmt=facts))
@@ -313,7 +314,6 @@ class Session:
         if self.is_over:
             return
         self.is_over = True
-        self._receipts.close()
         if self._channel is not None:
             self.served.conductor.close(self._channel)
         if self.connection is not None:
@@ -329,6 +329,7 @@ class Session:
             if now - self.lost_at > limits.resume_seconds:
                 self.stop(4408, "lost")
             return
+        self._receipts.flush()
         quiet = 0.0 if self._taking.locked() else now - self.last_input
         wishes = self.preferences
         has_pause = self._is_open and wishes.cuts and wishes.pause_ms > 0
@@ -382,7 +383,7 @@ class Session:
         now = time.monotonic()
         self._is_open = bool(words)
         self.words_in += len(words)
-        self.channel.put([channels.Word(word, None, now) for word in words])
+        self.channel.put([channels.HeardWord(word, None, now) for word in words])
 
     def _release(self) -> None:
         """Send the part of a rebuilt sentence that the client does not show yet."""

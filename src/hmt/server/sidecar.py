@@ -13,7 +13,7 @@ from msgspec import Meta, Struct
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from hmt.server.access import address_of, grant_of, has_good_origin, service_of
-from hmt.server.channels import End, Failed, Mark, Output, Text, Word
+from hmt.server.channels import End, Failed, HeardWord, Mark, Output, Text
 from hmt.server.hearing import clean
 from hmt.server.limits import Bucket
 from hmt.server.messages import InvalidError, decode_as, encode
@@ -166,7 +166,7 @@ class Utterances:
             most = self._word_characters
             raise InvalidError("limit", f"A word has more than {most} characters.")
         now = time.monotonic()
-        self.channel.put([Word(word, None, now) for word in words[self._taken :]])
+        self.channel.put([HeardWord(word, None, now) for word in words[self._taken :]])
         self._taken = max(self._taken, len(words))
         if update.is_final:
             self.channel.put([End(events.FINISH, "finish")])

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from hmt.server.channels import Sentence
+from hmt.server.channels import FinishedSentence
 from hmt.server.messages import encode
 from hmt.streaming.captions import SILENCE_MS, Captions, Cue, srt, vtt, vtt_header
 from hmt.streaming.events import Written
@@ -40,7 +40,6 @@ class Transcript:
         self.language = language
         self.sentence = 0
         self.open_text = ""
-        self.is_closed = False
         self._files = None if shelf is None else Files(shelf, f"{room}.{language}")
         # a file that another process began goes on: its cues stay in order
         before, before_ms = (0, 0) if self._files is None else self._files.last_cue()
@@ -72,7 +71,7 @@ class Transcript:
         """The new whole words, and the cues that they complete."""
         return self._show(self._gate.release(events))
 
-    def end(self, sentence: Sentence) -> tuple[str, list[Cue]]:
+    def end(self, sentence: FinishedSentence) -> tuple[str, list[Cue]]:
         """End a sentence; return what was held back of it, and the last cues."""
         rest, cues = self._show(self._gate.rest())
         last = self._captions.take(sentence.ended)
