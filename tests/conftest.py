@@ -8,6 +8,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
 if TYPE_CHECKING:
     from command_line import Answer, Call
@@ -22,6 +23,9 @@ def pytest_configure() -> None:
     A shell that starts the tests in the background has them ignore Ctrl-C, and all they start too.
     """
     os.environ["OMP_NUM_THREADS"] = "1"
+    # seconds are measured in benchmarks: a busy machine must not turn a property red
+    settings.register_profile("hmt", deadline=None)
+    settings.load_profile("hmt")
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 

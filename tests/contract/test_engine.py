@@ -26,7 +26,7 @@ from hmt.streaming.cache import FIRST_CAPACITY
 from hmt.streaming.engine import LENGTH_EXTRA, LENGTH_FACTOR, Engine
 from hmt.systems.batch import make_batch
 from hmt.systems.hmt import HMT, Attention, HMTKnobs
-from hmt.systems.stream import Stream
+from hmt.systems.stream import Read, Stream
 from hmt.systems.wait_k import WaitK, WaitKConfig, WaitKKnobs
 from hmt.text.symbols import EOS
 
@@ -359,6 +359,23 @@ def test_attention_is_given_the_state_of_every_stream() -> None:
     assert last.setting.tolist() == pytest.approx([0.2])
     assert last.source_length.tolist() == [5]
     assert last.source_read.tolist() == [True]
+
+
+def test_a_policy_that_never_writes_is_refused_at_the_end_of_its_source(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Planted bug: without the check, the engine computes the same rows for ever."""
+    system = lively_hmt(5, 2, 3)
+    monkeypatch.setattr(
+        HMT, "decide", lambda self, streams, plans, output: [Read(s.read + 1) for s in streams]
+    )
+    engine = Engine(system)
+    stream = engine.open()
+    engine.push(stream, [5, 6, 7])
+    engine.advance([stream])  # waits, as it may
+    engine.finish(stream)
+    with pytest.raises(UserError, match=r"HMT\.decide asks for more source"):
+        engine.advance([stream])
 
 
 def test_all_slots_taken_is_reported() -> None:

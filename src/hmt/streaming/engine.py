@@ -246,6 +246,11 @@ class Engine:
                 stream.read = max(stream.read, plan.rows[decision.row].moment)
                 at = stream.rows[part] + decision.row
                 writers.append((n, first_rows[n] + decision.row, at))
+            elif stream.source_read:
+                raise UserError(
+                    f"{type(self.system).__name__}.decide asks for more source of a sentence that "
+                    "has been read to its end: return Write for such a stream."
+                )
             else:
                 stream.waits_for = decision.until
             if isinstance(decision, Write) or not plan.drops_unless_written:
