@@ -6,9 +6,12 @@ set -euo pipefail
 here=$(dirname "${BASH_SOURCE[0]}")
 hmt=${HMT:-.venv/bin/hmt}
 [ -d runs/german-english/data ] || bash "$here/prepare.sh" "$1"
-for part in multipath hmt more-multipath more-hmt muon-multipath muon-hmt; do
+for part in multipath hmt more-multipath more-hmt muon-multipath; do
   "$hmt" train "$here/$part.toml"
 done
-[ -d runs/german-english/shipped ] || "$hmt" average runs/german-english/muon-hmt --last 3 --half --output runs/german-english/shipped
-"$hmt" segmenter runs/german-english/shipped --text runs/german-english/text/everyday.de \
-  --text runs/german-english/text/debates.de --valid runs/german-english/text/valid.de
+runs=runs/german-english
+[ -f $runs/blended.safetensors ] ||
+  "${PYTHON:-$(dirname "$hmt")/python}" "$here/blend.py" $runs/more-hmt $runs/muon-multipath $runs/blended.safetensors
+"$hmt" train "$here/muon-hmt.toml"
+[ -d $runs/shipped ] || "$hmt" average $runs/muon-hmt --last 3 --half --output $runs/shipped
+"$hmt" segmenter $runs/shipped --text $runs/text/everyday.de --text $runs/text/debates.de --valid $runs/text/valid.de
