@@ -10,8 +10,12 @@ for part in multipath hmt more-multipath more-hmt muon-multipath; do
   "$hmt" train "$here/$part.toml"
 done
 runs=runs/german-english
+python=${PYTHON:-$(dirname "$hmt")/python}
+mean() { [ -d "$runs/$1" ] || "$hmt" average "${@:2}" --half --output "$runs/$1"; }
+mean before $runs/more-hmt --last 3
 [ -f $runs/blended.safetensors ] ||
-  "${PYTHON:-$(dirname "$hmt")/python}" "$here/blend.py" $runs/more-hmt $runs/muon-multipath $runs/blended.safetensors
+  "$python" "$here/blend.py" $runs/before $runs/muon-multipath $runs/blended.safetensors
 "$hmt" train "$here/muon-hmt.toml"
-[ -d $runs/shipped ] || "$hmt" average $runs/muon-hmt --last 3 --half --output $runs/shipped
+mean after $runs/muon-hmt --last 3
+mean shipped $runs/before $runs/after
 "$hmt" segmenter $runs/shipped --text $runs/text/everyday.de --text $runs/text/debates.de --valid $runs/text/valid.de

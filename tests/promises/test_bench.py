@@ -173,7 +173,7 @@ def test_batches_of_real_lengths_hold_little_padding(monkeypatch: pytest.MonkeyP
     """
     rows = list(training.padding(pairs=20_000))
     assert len(rows) == 3 and all(0 < row["value"] < 40 for row in rows)
-    monkeypatch.setattr(batches, "MOST_PARTS", 1)
+    monkeypatch.setattr(batches, "MOST_MICRO_BATCHES", 1)
     assert all(row["value"] > 70 for row in training.padding(pairs=20_000))
 
 
