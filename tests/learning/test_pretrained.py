@@ -154,7 +154,9 @@ LOGS = {
     "log-multipath.jsonl": 2600,
     "log-hmt.jsonl": 560,
     "log-more-multipath.jsonl": 2550,
-    "log.jsonl": 520,
+    "log-more-hmt.jsonl": 520,
+    "log-muon-multipath.jsonl": 850,
+    "log.jsonl": 300,
 }
 
 
