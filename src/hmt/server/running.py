@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import signal
+import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from types import FrameType
@@ -20,6 +21,9 @@ from hmt.server.wire import Http, WebSockets
 logger = logging.getLogger("hmt.server")
 
 PING_SECONDS = 20.0
+# The engine's thread lets go of Python's lock in every product, and got it back after up to 5 ms
+# while the event loop was busy: with 100 sessions p95 was 478 ms, and 288 ms with this.
+SWITCH_SECONDS = 5e-4
 
 
 class Server(uvicorn.Server):
@@ -110,6 +114,7 @@ def run(settings: Settings, offers: Sequence[Offer]) -> None:
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     logging.getLogger("uvicorn.error").addFilter(_is_ours)
     _open_many_files()
+    sys.setswitchinterval(SWITCH_SECONDS)
     server = Server(configured(service), service)
     if hasattr(signal, "SIGHUP"):
         signal.signal(signal.SIGHUP, lambda *_: service.tokens.reload())
