@@ -262,7 +262,7 @@ def test_nothing_written_depends_on_source_not_yet_read(seed: int) -> None:
     assert one.log_probs[: early[0]] == pytest.approx(other.log_probs[: early[0]], abs=1e-12)
 
 
-@pytest.mark.parametrize("length", [0, 1, 2, 63, 64, 65])
+@pytest.mark.parametrize("length", [0, 1, 2, *range(FIRST_CAPACITY - 1, FIRST_CAPACITY + 2)])
 def test_lengths_around_the_capacity_of_caches(length: int) -> None:
     """Planted bug: cached keys lost when a cache grows."""
     draw = random.Random(length)
@@ -412,11 +412,11 @@ def test_a_stream_does_not_pay_for_the_slots_of_others() -> None:
         best = math.inf
         for _ in range(5):
             stream = engine.open(forced=[4] * 30)
-            start = time.perf_counter()
+            start = time.process_time()
             for _ in range(20):
                 engine.push(stream, [5])
                 engine.advance([stream])
-            best = min(best, time.perf_counter() - start)
+            best = min(best, time.process_time() - start)
             engine.close(stream)
         return best
 

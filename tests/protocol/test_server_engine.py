@@ -158,6 +158,26 @@ def test_slots_grow_and_come_back(model: Model) -> None:
     assert not stage.conductor._channels
 
 
+def test_memory_of_slots_that_were_used_comes_back(model: Model) -> None:
+    """Planted bug: slots keep their memory as long as their number need not change."""
+    stage = Stage(model)
+    channels = [stage.open() for _ in range(FIRST_SLOTS)]
+    for channel in channels:
+        channel.put([HeardWord(word, None, 0.0) for word in ("nolu", "ka", "besi")])
+    for _ in range(20):
+        stage.step()
+    caches = stage.conductor.engine.caches
+    stage.conductor._tidy()
+    assert stage.conductor.engine.caches is caches
+    for channel in channels[1:]:
+        stage.conductor.close(channel)
+    stage.step()
+    stage.conductor._tidy()
+    assert stage.conductor.engine.caches is not caches
+    say(channels[0], ["tarum", "nolu"])
+    stage.run(channels[0])
+
+
 class Faulty(Engine):
     """Fails in every round that a certain stream takes part in."""
 

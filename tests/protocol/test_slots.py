@@ -1,6 +1,8 @@
 """Slots that come and go: other numbers of slots, other engines, the same text."""
 
+import mmap
 import random
+from pathlib import Path
 
 import pytest
 from lively import HMT_SYMBOLS, lively, lively_hmt, random_tokens
@@ -61,6 +63,25 @@ def test_memory_shrinks_when_nothing_long_is_open(system: HMT) -> None:
     engine.resize(8, [])
     assert engine.caches[0].bytes == small
     assert len(engine.free) == 8
+
+
+def test_room_that_nobody_uses_takes_no_memory(system: HMT) -> None:
+    """Planted bugs: zeros are written into new caches; growing copies slots that are free."""
+    status = Path("/proc/self/statm")
+    if not status.exists():
+        pytest.skip("needs /proc to see how much memory is in use")
+
+    def resident() -> int:
+        return int(status.read_text(encoding="ascii").split()[1]) * mmap.PAGESIZE
+
+    before = resident()
+    engine = Engine(system, 4000)
+    stream = engine.open()
+    engine.push(stream, random_tokens(random.Random(2), 300, HMT_SYMBOLS))
+    engine.advance([stream])  # and the caches grow
+    reserved = engine.caches[0].bytes
+    assert reserved > 200e6
+    assert resident() - before < reserved / 10
 
 
 @pytest.mark.parametrize("cut", range(1, 9))

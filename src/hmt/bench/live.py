@@ -191,7 +191,7 @@ def _watched(server: "Server", count: int, seconds: float) -> tuple[Heard, list[
 
 
 def bare_delays(count: int, seconds: float) -> list[float]:
-    """The same words at the same pace, straight into an engine; delays of words with text."""
+    """The same words and ends at the same pace, straight into an engine; delays of texts."""
     model = load()
     warm = model.session()
     warm.push(" ".join(WORDS))
@@ -201,16 +201,19 @@ def bare_delays(count: int, seconds: float) -> list[float]:
         Live(engine, model.tokenizers, model.knobs(), segmenter=model.segmenter)
         for _ in range(count)
     ]
-    start = time.monotonic()
+    start, words = time.monotonic(), round(seconds * WORDS_PER_SECOND)
     due = [start + n / count / WORDS_PER_SECOND for n in range(count)]
-    said, delays = [n % len(WORDS) for n in range(count)], list[float]()
-    while (now := time.monotonic()) < start + seconds:
-        ready = [n for n in range(count) if due[n] <= now]
+    said, delays = [0] * count, list[float]()
+    while speaking := [n for n in range(count) if said[n] < words]:
+        now = time.monotonic()
+        ready = [n for n in speaking if due[n] <= now]
         if not ready:
-            time.sleep(max(0.0, min(due) - now))
+            time.sleep(max(0.0, min(due[n] for n in speaking) - now))
         for n in ready:
-            lives[n].hear(WORDS[said[n] % len(WORDS)])
+            lives[n].hear(WORDS[(n + said[n]) % len(WORDS)])
             said[n] += 1
+            if said[n] == words:
+                lives[n].end("finish")
         wrote: set[int] = set()
         while streams := {n: s for n in ready if (s := lives[n].feed()) is not None}:
             engine.advance(list(streams.values()))

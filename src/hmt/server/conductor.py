@@ -20,7 +20,7 @@ from hmt.systems.stream import Stream
 
 logger = logging.getLogger("hmt.server")
 
-FIRST_SLOTS = 16
+FIRST_SLOTS = 128  # on a CPU, slots that were never used take no memory
 BATCH_SHARE = 3  # live channels per batch channel in the same round
 BATCH_ALONE = 16
 WINDOW_SECONDS = 10.0  # of delays that admission is decided by
@@ -28,6 +28,7 @@ TIDY_SECONDS = 5.0
 MANY = 30  # channels from which pausing to gather more words pays
 MOST_FAILURES = 3  # in a row, after which the thread gives up
 LONG = 256  # rows per slot from which freeing memory is worthwhile
+FEW = 16  # slots that may keep their memory while nobody uses them
 
 Batch = list[tuple[Channel, list[Output]]]
 
@@ -62,6 +63,7 @@ class Conductor:
         self._gather, self._max_tokens = gather_seconds, max_tokens
         self.engine = model.engine(FIRST_SLOTS)
         self.rounds = 0
+        self._most_taken = 0  # slots at once, since memory was last freed
         self._arrivals: deque[Channel] = deque()
         self._signal = threading.Event()
         self._channels: dict[Channel, None] = {}
@@ -175,6 +177,7 @@ class Conductor:
             self._advance(running, batch)
             now = time.monotonic()
             self.rounds += 1
+            self._most_taken = max(self._most_taken, self.engine.slots - len(self.engine.free))
             self.observer.round(now - start, len(running))
             for channel, _ in running:
                 for arrived in channel.just_heard:
@@ -282,8 +285,10 @@ class Conductor:
             slots *= 2
         rows = max((max(stream.rows) for stream in streams), default=0)
         is_long = capacity(engine) > LONG and 2 * rows <= capacity(engine) // 2
-        if slots <= engine.slots // 4 or is_long:
+        is_sparse = max(FEW, len(streams)) <= self._most_taken // 4
+        if is_sparse or is_long:
             engine.resize(min(slots, engine.slots), streams)
+            self._most_taken = len(streams)
 
 
 def capacity(engine: Engine) -> int:

@@ -7,15 +7,17 @@ Memory of one slot, in numbers: source tokens x (2D x encoder layers + 2D x deco
 plus rows x 2D x decoder layers.
 """
 
+from collections.abc import Iterable
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
+from hmt.fast.untouched_zeros import zeros
 from hmt.model.rows import NOBODY, Row, Rows
 from hmt.model.transformer import Remember, Transformer
 
-FIRST_CAPACITY = 64
+FIRST_CAPACITY = 128  # on a CPU, room that is not used takes no memory
 WROTE = Row._fields.index("wrote")
 
 
@@ -32,21 +34,24 @@ class Shelf:
     def capacity(self) -> int:
         return self.tensors[0].shape[self.axis]
 
-    def grow(self, needed: int) -> None:
+    def grow(self, needed: int, free: Iterable[int]) -> None:
+        """Make room for `needed` entries; what is in free slots is not kept."""
         old = capacity = self.capacity
         if needed <= old:
             return
         while capacity < needed:
             capacity *= 2
+        taken = set(range(self.tensors[0].shape[self.slot_axis])).difference(free)
         for n, kept in enumerate(self.tensors):
             shape = list(kept.shape)
             shape[self.axis] = capacity
-            self.tensors[n] = kept.new_zeros(shape)
-            self.tensors[n].narrow(self.axis, 0, old).copy_(kept)
+            self.tensors[n] = zeros(tuple(shape), kept.dtype, kept.device)
+            room = self.tensors[n].narrow(self.axis, 0, old)
+            for slot in taken:  # one by one: nothing is allocated for what is in between
+                room.select(self.slot_axis, slot).copy_(kept.select(self.slot_axis, slot))
 
-    def copy(self, other: "Shelf", slots: Tensor) -> None:
-        """Fill the first slots with these slots of another shelf, as far as they fit. (B,)"""
-        length = min(self.capacity, other.capacity)
+    def copy(self, other: "Shelf", slots: Tensor, length: int) -> None:
+        """Fill the first slots with `length` entries of these slots of another shelf. (B,)"""
         for mine, theirs in zip(self.tensors, other.tensors, strict=True):
             chosen = theirs.narrow(self.axis, 0, length).index_select(self.slot_axis, slots)
             first = mine.narrow(self.slot_axis, 0, len(slots))
@@ -81,8 +86,8 @@ class HeadShelf(Shelf):
         weight, dims = transformer.output.weight, transformer.dims
         self.heads, self.size = dims.heads, dims.width // dims.heads
         shape = (projections, slots, self.heads, FIRST_CAPACITY, self.size)
-        super().__init__([weight.new_zeros(shape) for _ in range(layers)])
         device = weight.device
+        super().__init__([zeros(shape, weight.dtype, device) for _ in range(layers)])
         self.slots_before = torch.arange(projections, device=device)[:, None] * slots  # (P, 1)
         # (P * H,) heads before each head of the first slot
         self.before = (
@@ -130,7 +135,7 @@ class Cache:
         dims, width = transformer.dims, transformer.dims.width
 
         def empty(*shape: int, dtype: torch.dtype = weight.dtype) -> Tensor:
-            return torch.zeros(slots, *shape, dtype=dtype, device=weight.device)
+            return zeros((slots, *shape), dtype, weight.device)
 
         kept = transformer.keep(weight.new_zeros(1, width))[0].shape[-1]
         c = FIRST_CAPACITY
@@ -144,16 +149,17 @@ class Cache:
         layers = 0 if register_shape is None else dims.decoder_layers
         self.registers = [empty(*(register_shape or ()), dtype=precise) for _ in range(layers)]
 
-    def copy(self, other: "Cache", slots: Tensor) -> None:
-        """Fill the first slots with these slots of another cache, as far as they fit. (B,)"""
-        for mine, theirs in (
-            (self.encoder, other.encoder),
-            (self.source, other.source),
-            (self.sums, other.sums),
-            (self.rows, other.rows),
-            (self.records, other.records),
-        ):
-            mine.copy(theirs, slots)
+    def copy(self, other: "Cache", slots: Tensor, source: int, rows: int) -> None:
+        """Fill the first slots with these slots of another cache. (B,)
+
+        None of them has more than `source` source tokens and `rows` rows.
+        """
+        self.make_room(source, rows, range(self.sums.tensors[0].shape[0]))
+        self.encoder.copy(other.encoder, slots, source)
+        self.source.copy(other.source, slots, source)
+        self.sums.copy(other.sums, slots, source + 1)
+        self.rows.copy(other.rows, slots, rows)
+        self.records.copy(other.records, slots, rows)
         for register, value in zip(self.registers, other.registers, strict=True):
             register[: len(slots)] = value.index_select(0, slots)
 
@@ -169,12 +175,13 @@ class Cache:
         for register in self.registers:
             register[slot] = 0
 
-    def make_room(self, source: int, rows: int) -> None:
-        self.encoder.grow(source)
-        self.source.grow(source)
-        self.sums.grow(source + 1)
-        self.rows.grow(rows)
-        self.records.grow(rows)
+    def make_room(self, source: int, rows: int, free: Iterable[int]) -> None:
+        """Room for so many source tokens and rows; what is in free slots is not kept."""
+        self.encoder.grow(source, free)
+        self.source.grow(source, free)
+        self.sums.grow(source + 1, free)
+        self.rows.grow(rows, free)
+        self.records.grow(rows, free)
 
     def describe(self, slots: Tensor, at: Tensor, rows: Tensor) -> None:
         """Store the columns of new rows. (N,) twice, (N, F)"""

@@ -116,8 +116,8 @@ class Engine:
         self.caches = [Cache(part, slots, self.system.register_shape) for part in self.parts]
         source = max((len(s.source) for s in streams), default=0)
         for n, (cache, before) in enumerate(zip(self.caches, old, strict=True)):
-            cache.make_room(source, max((s.rows[n] for s in streams), default=0))
-            cache.copy(before, index)
+            rows = max((s.rows[n] for s in streams), default=0)
+            cache.copy(before, index, source, rows)
         for slot, stream in enumerate(streams):
             stream.slot = slot
         self.slots, self.free = slots, list(range(len(streams), slots))[::-1]
@@ -204,7 +204,7 @@ class Engine:
         cache, transformer = self.caches[part], self.parts[part]
         counts = [len(s.source) - s.encoded[part] for s in new]
         longest = max(len(s.source) for s in new)
-        cache.make_room(longest, 0)
+        cache.make_room(longest, 0, self.free)
         packing = Packing.of(counts, self.device)
         columns = self._tensor(
             [
@@ -272,7 +272,7 @@ class Engine:
             ]
         ).unbind()
         cache = self.caches[part]
-        cache.make_room(0, max(used))
+        cache.make_room(0, max(used), self.free)
         cache.describe(owner, at, records)
         return Placed(counts, used, records, tokens, owner, at)
 
