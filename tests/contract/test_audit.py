@@ -69,8 +69,9 @@ def _short_translations(monkeypatch: pytest.MonkeyPatch) -> None:
 def model_of(name: str, tokenizer: Tokenizer) -> Model:
     system = lively(name, **CONFIGS.get(name, {}))
     with torch.no_grad():
-        for part in system.parts:
-            part.output.weight[EOS] = 0  # it goes on talking, so that there is much to compare
+        for transformer in system.transformers:
+            # it goes on talking, so that there is much to compare
+            transformer.output.weight[EOS] = 0
     return Model(system, (tokenizer, tokenizer))
 
 

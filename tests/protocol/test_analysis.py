@@ -69,7 +69,7 @@ def record(**changed: Any) -> Record:
 
 
 def model_of(system: Any) -> Model:
-    size = system.parts[0].dims.source_vocabulary
+    size = system.transformers[0].dims.source_vocabulary
     tokenizer = word_tokenizer([f"w{n}" for n in range(4, size)])
     return Model(system, (tokenizer, tokenizer))
 

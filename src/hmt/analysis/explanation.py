@@ -203,7 +203,7 @@ def _done_again(
     model: Model, record: Record, layer: int | None
 ) -> tuple[dict[tuple[int, int], Seen], dict[tuple[int, int], str]]:
     """Replay the record's translation: what its states saw, and how their tokens are displayed."""
-    layers = len(model.system.parts[0].decoder)
+    layers = len(model.system.transformers[0].decoder)
     if layer is not None and not 1 <= layer <= layers:
         raise UserError(f"There is no decoder layer {layer}; the model has layers 1 to {layers}.")
     source = model.source_tokenizer.encode(record.source)

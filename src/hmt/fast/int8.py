@@ -54,7 +54,7 @@ def quantise(transformers: Iterable[nn.Module], change: Change = in_eight_bits) 
 
 
 def tensors_in(entry: Any) -> Iterator[Tensor]:
-    """The numbers of one entry of a state; in eight bits, a layer's weight and bias are a pair."""
+    """The tensors of one entry of a `state_dict`: in eight bits, weight and bias are a pair."""
     if isinstance(entry, tuple):
         for part in entry:
             yield from tensors_in(part)

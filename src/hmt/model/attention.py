@@ -1,7 +1,7 @@
 """Attention of rows to rows and of rows to source.
 
 Shapes: B batch or streams, Q rows of this pass (padded), N rows of this pass (packed), C keys,
-J source tokens, D width, H heads, W what a layer keeps of a source state.
+J source tokens, D width, H heads, W what a layer keeps of a source token.
 """
 
 from collections.abc import Callable, Sequence
@@ -118,7 +118,7 @@ class Attended(NamedTuple):
 
 
 class CrossAttention(nn.Module):
-    """Rows look at source states.  A system that attends differently overrides `look`."""
+    """Rows look at the encoded source.  A system that attends differently overrides `look`."""
 
     def __init__(self, dims: Dims) -> None:
         super().__init__()
@@ -128,7 +128,7 @@ class CrossAttention(nn.Module):
         self.output = nn.Linear(dims.width, dims.width)
 
     def keep(self, h: Tensor) -> Tensor:
-        """What the layer keeps of source states: keys, values, ... (..., D) -> (..., W)"""
+        """What the layer keeps of the encoded source: keys, values, ... (..., D) -> (..., W)"""
         kept: Tensor = self.project(h)
         return kept
 

@@ -139,7 +139,7 @@ def _architecture(directory: Path) -> tuple[str, dict[str, Any]] | None:
 
 
 def _card(system: System, config: ModelConfig, card: Card) -> str:
-    dims = system.parts[0].dims
+    dims = system.transformers[0].dims
     trust = "--trust " if is_foreign(config.system) else ""
     return CARD.format(
         name=card.path.resolve().name,
