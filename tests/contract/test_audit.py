@@ -256,7 +256,7 @@ def test_sentences_are_invented_from_any_vocabulary(tokenizer: Tokenizer) -> Non
 def test_nothing_tried_is_no_proof(tokenizer: Tokenizer) -> None:
     report = audit(model_of("wait-k", tokenizer), ["", "  "])
     assert not report.is_clean
-    assert "nothing to try" in list(report.lines())[-1]
+    assert "nothing was tried" in list(report.lines())[-1]
 
 
 def test_the_command_line(

@@ -1,4 +1,4 @@
-"""Why a translation came out as it did: the data behind page and picture."""
+"""Why a translation came out as it did: the data behind the page and the picture."""
 
 import dataclasses
 import json
@@ -89,7 +89,9 @@ class Explanation:
                 raise UserError(f"{shortened(token.text)} needs one state that is {SELECTED}.")
             moments = [token.reads, *(state.moment for state in token.states)]
             if not 0 <= min(moments) <= max(moments) <= length or not length:
-                raise UserError(f"{shortened(token.text)} has a moment outside of 0 to {length}.")
+                raise UserError(
+                    f"{shortened(token.text)} has a moment outside the range 0 to {length}."
+                )
         sides = (self.source_tokens, self.source_words), (self.target_tokens, self.target_words)
         for tokens, words in sides:
             for each in tokens:

@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor, nn
 
 Change = Callable[[nn.Module], nn.Module]
-"""What makes a module with fewer bits of one with linear layers."""
+"""Turns a module with linear layers into one with fewer bits."""
 
 
 class QuantisedOutput(nn.Module):

@@ -28,7 +28,7 @@ def join_heads(x: Tensor) -> Tensor:
 
 
 def split_projections(x: Tensor, heads: int, width: int) -> Tensor:
-    """Keys, values, and what else is kept: P projections. (B, J, P * D) -> (P, B, H, J, D / H)"""
+    """Keys, values and anything else kept: P projections. (B, J, P * D) -> (P, B, H, J, D / H)"""
     batch, length, kept = x.shape
     projections = x.view(batch, length, kept // width, heads, width // heads)
     return projections.permute(2, 0, 3, 1, 4)
@@ -83,7 +83,7 @@ class SelfAttention(nn.Module):
 class Report:
     """What the cross-attention of one layer reports of a pass; systems add fields of their own."""
 
-    register: Tensor | None = None  # (B, ...) what it hands on to the stream's next pass
+    register: Tensor | None = None  # (B, ...) what it passes on to the stream's next pass
 
 
 ReportT = TypeVar("ReportT", bound=Report)
@@ -105,7 +105,7 @@ class Look(NamedTuple):
 
     bias: Tensor | None = None  # (B, 1 or H, Q, J) added to the scores; None: all is seen
     weights: Tensor | None = None  # (B, H, Q, J)
-    shares: Tensor | None = None  # (B, Q, H) by how much each head counts, 1 if not given
+    shares: Tensor | None = None  # (B, Q, H) how much each head counts; None: all count 1
     report: Report = NOTHING
 
 

@@ -53,7 +53,7 @@ class _GoldLogProb(torch.autograd.Function):
         for start in range(0, len(hidden), size):
             rows, index = slice(start, start + size), gold[start : start + size, None]
             logits = at_least_float32(hidden[rows] @ weight.T)
-            # goes through the numbers of a row while they are near; logsumexp takes twice as long
+            # reads a row while it is in the processor's cache; logsumexp takes twice as long
             log_prob[rows] = logits.log_softmax(-1).gather(1, index)[:, 0]
             normaliser[rows] = logits.gather(1, index)[:, 0] - log_prob[rows]
         mean_logit = at_least_float32(hidden @ weight.mean(0))

@@ -320,8 +320,10 @@ class Engine:
         output: PassOutput,
         writers: list[tuple[int, int, int]],
     ) -> None:
-        """Let streams write: (stream, row of the pass, row of its own) each; only these rows go
-        through the vocabulary, and only they leave registers behind."""
+        """Let streams write, each given as (stream, row of the pass, row in its cache).
+
+        Only these rows go through the vocabulary, and only they leave registers behind.
+        """
         rows = self._tensor([row for _, row, _ in writers])
         log_prob = at_least_float32(output.transformer.output(output.hidden[rows])).log_softmax(-1)
         tokens = choose([streams[n] for n, _, _ in writers], log_prob, self.avoids_loops)
@@ -368,7 +370,7 @@ class Engine:
 
 @lru_cache(maxsize=256)  # most passes repeat the values of an earlier one
 def per_stream(values: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
-    """One value per stream, to be read only. -> (B,)"""
+    """One value per stream; read-only, because the tensor is shared. -> (B,)"""
     return torch.tensor(values, dtype=dtype, device=device)
 
 

@@ -22,8 +22,8 @@ def record_of(
 ) -> Record:
     """The record of a stream that was given `source`.
 
-    `word_starts` are the first tokens of its words, where they are not those that the tokenizer
-    gives for the words as they stand.  If the model itself ended the sentence, its source is the
+    `word_starts` are the first tokens of its words, where the stream was given other tokens than
+    the tokenizer's for these words.  If the model itself ended the sentence, its source is the
     first `own` tokens and an end token that nobody sent: its arrival is that of the token in its
     place, or the last write.
     """

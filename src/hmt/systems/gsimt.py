@@ -134,7 +134,7 @@ class GSiMT(System[GSiMTConfig, GSiMTKnobs, GSiMTMemory]):
         )  # fmt: skip
 
     def decode_columns(self, batch: Batch, source: Tensor, computed: Tensor) -> Tensor:
-        """States of the rows marked in (B, J, I). -> (N, D), in that order
+        """Hidden vectors of the rows marked in (B, J, I). -> (N, D), in that order
 
         Beside the source the rows of a sentence stand in one rectangle, B x (J I); for
         self-attention each column is a sentence of its own, (B J) x I.
