@@ -25,9 +25,9 @@ from hmt.evaluation.evaluate import (
 )
 from hmt.evaluation.longform_logs import write_logs, write_segments
 from hmt.evaluation.points import add_point
-from hmt.evaluation.records import numbered_lines, read_records, write_records
+from hmt.evaluation.records import RECORDS, numbered_lines, read_records, write_records
 from hmt.evaluation.talks import Delivered, Script, borders, deliver, scripts
-from hmt.files import replacing
+from hmt.files import write_atomically
 from hmt.metrics.instance import instance_of
 from hmt.metrics.longform import Segment, Talk, elapsed_of_talk, segments_of
 from hmt.metrics.longform_scores import score_segments
@@ -93,7 +93,7 @@ def _deliver_all(
 ) -> list[Delivered]:
     """All talks in order. Each is stored as it ends; those of an earlier run are reused."""
     delivered = _kept(folder / "talks.jsonl", texts)
-    records = _records_of(folder / "records.jsonl", delivered)
+    records = _records_of(folder / RECORDS, delivered)
     total = sum(len(script.words) for script in texts)
     done = sum(len(one.seconds) for one in delivered)
     for script in texts[len(delivered) :]:
@@ -107,10 +107,9 @@ def _deliver_all(
         records += [replace(r, index=len(records) + n) for n, r in enumerate(new)]
         delivered.append(one)
         # records first: the talks determine how many of them count
-        with replacing(folder / "records.jsonl") as temporary:
-            write_records(temporary, records)
-        with replacing(folder / "talks.jsonl") as temporary:
-            temporary.write_text("".join(h.to_json() + "\n" for h in delivered), encoding="utf-8")
+        write_records(folder / RECORDS, records)
+        lines = [talk.to_json() + "\n" for talk in delivered]
+        write_atomically(folder / "talks.jsonl", "".join(lines))
     report(total, total)
     return delivered
 
@@ -200,7 +199,7 @@ def _sentences(
     plain = replace(scoring, seconds_per_word=None)
     quick = partial(evaluate, batch=batch, scoring=plain, progress=progress)
     (found,) = quick(model, test, folder, [knobs])
-    records = read_records(setting_folder(folder, found["settings"]) / "records.jsonl")
+    records = read_records(setting_folder(folder, found["settings"]))
     segments = _as_segments(records, form.sizes)
     point = score_segments(segments, replace(plain, resamples=0))
     return {"quality": found["quality"], "latency": point["latency"]}
