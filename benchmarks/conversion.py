@@ -49,7 +49,7 @@ def convert(system: System, folder: Path) -> None:
         )
     from ctranslate2.specs import TransformerSpec
 
-    transformer = system.parts[0]
+    transformer = system.transformers[0]
     dims = transformer.dims
     layers = dims.encoder_layers, dims.decoder_layers
     spec = TransformerSpec.from_config(layers, dims.heads, pre_norm=dims.norm == "pre")

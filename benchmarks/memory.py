@@ -2,7 +2,7 @@
 
     python benchmarks/memory.py --size tiny
 
-Naive is the log-softmax of states x vocabulary, kept for the backward pass. Each measurement runs
+Naive is the log-softmax of rows x vocabulary, kept for the backward pass. Each measurement runs
 in a process of its own, because the peak of a process never goes down. The last line of output is
 JSON.
 """
@@ -29,7 +29,7 @@ TARGET = 1 / 3
 LOWER, STATES, ROWS_PER_TOKEN = 5, 6, 4.75
 VOCABULARY = 32_000
 CHILD = "one-step"  # first argument of the process that makes one step
-COPIES = 5  # of states x vocabulary that the naive way may hold at a time
+COPIES = 5  # of rows x vocabulary that the naive way may hold at a time
 
 
 def measure(size: str, tokens: int) -> Iterator[Row]:
@@ -70,19 +70,19 @@ def _child(part: str, size: str, tokens: int, way: str) -> float:
     return float(done.stdout)
 
 
-def naive_log_prob(states: Tensor, weight: Tensor, gold: Tensor) -> tuple[Tensor, Tensor]:
+def naive_log_prob(hidden: Tensor, weight: Tensor, gold: Tensor) -> tuple[Tensor, Tensor]:
     """The numbers of gold_log_prob, the usual way. (N, D), (V, D), (N,) -> (N,) twice"""
-    log_prob = (states @ weight.T).log_softmax(-1)
+    log_prob = (hidden @ weight.T).log_softmax(-1)
     return log_prob.gather(1, gold[:, None])[:, 0], log_prob.mean(-1)
 
 
 def _losses(way: str, tokens: int, width: int) -> None:
     rows = round(tokens * ROWS_PER_TOKEN)
-    states = torch.randn(rows, width, requires_grad=True)
+    hidden = torch.randn(rows, width, requires_grad=True)
     weight = torch.randn(VOCABULARY, width, requires_grad=True)
     gold = torch.randint(VOCABULARY, (rows,))
     before = _start()
-    chosen, mean = (naive_log_prob if way == "naive" else gold_log_prob)(states, weight, gold)
+    chosen, mean = (naive_log_prob if way == "naive" else gold_log_prob)(hidden, weight, gold)
     (chosen.sum() + 0.1 * mean.sum()).backward()
     sys.stdout.write(str(_peak() - before))
 

@@ -40,7 +40,7 @@ def ordinary(system: System) -> System:
 def quantised(system: System, change: Change) -> System:
     """A copy with all linear layers changed."""
     system = ordinary(system)
-    quantise(system.parts, change)
+    quantise(system.transformers, change)
     return system
 
 

@@ -34,7 +34,7 @@ from hmt.errors import UserError
 from hmt.evaluation.logs import read_log
 from hmt.evaluation.points import read_points
 from hmt.evaluation.records import read_records
-from hmt.evaluation.talks import Held, Sentence
+from hmt.evaluation.talks import Delivered, Sentence
 from hmt.metrics.instance import instance_of
 from hmt.model.segmenter import Segmenter
 from hmt.models.directory import load_segmenter, read_config, write_segmenter
@@ -159,8 +159,8 @@ def _explanation(path: Path) -> None:
     html_page(Explanation.from_json(_text(path)))
 
 
-def _held(path: Path) -> None:
-    Held.from_json(_text(path))
+def _delivered(path: Path) -> None:
+    Delivered.from_json(_text(path))
 
 
 def _points(path: Path) -> None:
@@ -231,7 +231,7 @@ def parsers() -> dict[str, Parser]:
     """Every parser of files from strangers, by name."""
     record = _model().translate(["Guten Morgen, mein Freund."])[0]
     tokenizer = train_bpe(["al brano sve , al brano ."] * 3, 40)
-    held = Held("talk", ["a", "b"], [1, 2], [0.1, 0.2], [Sentence(2, 2, "finish")])
+    delivered = Delivered("talk", ["a", "b"], [1, 2], [0.1, 0.2], [Sentence(2, 2, "finish")])
     log = {"index": 0, "prediction": "a b", "delays": [1, 2], "elapsed": [1, 2]}
     log |= {"source": "x y", "source_length": 2, "reference": "a c"}
     values = {"token": {"AL": 2.5}, "word": {"AL": 2.0}, "bleu": 20.0, "sentences": 3}
@@ -245,7 +245,7 @@ def parsers() -> dict[str, Parser]:
         "explanation": Parser(
             explain_record(record).to_json().encode(), _explanation, is_json=True
         ),
-        "talks": Parser(held.to_json().encode(), _held, is_json=True),
+        "talks": Parser(delivered.to_json().encode(), _delivered, is_json=True),
         "logs": Parser(_lines(log, {**log, "index": 1}), read_log, is_json=True),
         "scores": Parser(_lines(points), _points, "scores.json", True),
         "data": Parser(_lines(DATA), lambda path: read_data(path.parent), "data.json", True),

@@ -68,7 +68,7 @@ def naive_pass(
 
 
 def naive_encode(t: Transformer, source: list[int]) -> Tensor:
-    """Causal source states. -> (J, D)"""
+    """The source, encoded causally. -> (J, D)"""
     size = len(source)
     x = t.embed(t.source_embedding, torch.tensor(source), torch.arange(size))
     seen = torch.ones(size, size, dtype=torch.bool).tril()

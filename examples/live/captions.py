@@ -3,8 +3,8 @@
     python examples/live/captions.py aula talk.vtt &
     mpv --sub-file=talk.vtt recording.mkv
 
-Whole cues are added, so the file is valid at any time.  A lost connection is taken up again: the
-server sends everything once more, and what the file has already is left out.
+Whole cues are added, so the file is valid at any time.  A lost connection is resumed: the server
+sends everything again, and what the file already has is left out.
 """
 
 import argparse

@@ -14,7 +14,7 @@ DIMS = {
     "encoder_layers": (1, 100),
     "decoder_layers": (1, 100),
 }
-MOST_PARTS = 16  # Transformers in one system; the adaptive policy's paper has ten
+MOST_TRANSFORMERS = 16  # Transformers in one system; the adaptive policy's paper has ten
 
 # A longer sentence is cut in two: this bounds the memory of a session for any input.
 MAX_SENTENCE_TOKENS = 1024

@@ -1,8 +1,8 @@
 """An invented language whose ideal moments are known, for demonstrations and tests of learning.
 
 Every source word has one English word, but the order differs in two ways:
-- an adjective follows its noun, so a noun cannot be written before one more word was read;
-- a sentence that opens with a word of time has its verb at the very end, any other has it second.
+- an adjective follows its noun, so a noun cannot be written before one more word has been read;
+- a sentence that opens with an adverb of time has its verb at the end, any other has it second.
 A translator that never waits must guess; one that always waits is late in half of the sentences.
 """
 

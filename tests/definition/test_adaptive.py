@@ -112,7 +112,7 @@ def test_every_model_stays_on_its_own_wait_k_path() -> None:
 
 def test_a_lag_without_a_model_is_served_by_the_nearest() -> None:
     system = Adaptive(AdaptiveConfig(DIMS, lags=(1, 3, 9)))
-    assert [system.part(k) for k in range(1, 11)] == [0, 0, 1, 1, 1, 1, 2, 2, 2, 2]
+    assert [system.nearest(k) for k in range(1, 11)] == [0, 0, 1, 1, 1, 1, 2, 2, 2, 2]
     assert system.knobs() == AdaptiveKnobs(k_min=1, k_max=9)
 
 
@@ -180,7 +180,7 @@ def test_a_recipe_composes_and_trains_in_stages(tmp_path: Path) -> None:
     assert both.translate(["ein Satz"])[0].target_tokens
     loaded = load_system(tmp_path / "wait-3")[0]
     for key, value in loaded.transformer.state_dict().items():
-        assert torch.equal(both.system.parts[1].state_dict()[key], value)
+        assert torch.equal(both.system.transformers[1].state_dict()[key], value)
 
     table["model"] = {"system": "adaptive", "models": folders, "config": config}
     with pytest.raises(UserError, match="leave out model"):

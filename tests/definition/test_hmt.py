@@ -130,7 +130,7 @@ def test_a_sentence_alone_equals_itself_in_a_batch(
 
 
 def test_padding_may_hold_anything() -> None:
-    """Planted bug: source states of padding in the keys of the cross-attention."""
+    """Planted bug: encoded padding in the keys of the cross-attention."""
     system = lively_hmt(1, 3, 4)
     batch = make_batch(*random_pairs(4))
     dirty = Batch(

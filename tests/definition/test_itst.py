@@ -48,7 +48,7 @@ def sized(source: int, target: int) -> Batch:
 
 
 def pass_over(h: Tensor, rows: int, setting: float, is_streaming: bool) -> Pass:
-    """All rows of one sentence, which may see all of its source states (1, J, D)."""
+    """All rows of one sentence, which may see all of its encoded source (1, J, D)."""
     i = torch.arange(1, rows + 1)[None]
     places = Rows.of(i, torch.full_like(i, h.shape[1]))
     bias = plain_bias(places, places, h.dtype)

@@ -15,11 +15,11 @@ from hmt.errors import UserError
 from hmt.evaluation.longform import LongForm, evaluate_longform, running_text
 from hmt.evaluation.longform_logs import write_logs
 from hmt.evaluation.talks import (
-    Held,
+    Delivered,
     Listener,
     Sentence,
+    deliver,
     equal_talks,
-    hold,
     read_talks,
     scripts,
 )
@@ -284,7 +284,7 @@ def test_a_word_counts_when_it_is_sure_to_be_complete() -> None:
 def test_what_became_of_the_source() -> None:
     (script,) = scripts(["a b c", "d e", "f"], ["x", "y", "z"], [3], spoken=False)
     found = [Sentence(3, 2, "model"), Sentence(1, 0, "model"), Sentence(2, 1, "finish")]
-    said = running_text([script], [Held(script.name, ["x"] * 3, [3] * 3, [0.0] * 6, found)])
+    said = running_text([script], [Delivered(script.name, ["x"] * 3, [3] * 3, [0.0] * 6, found)])
     assert said["translated_share"] == 5 / 6
     assert said["borders"] == {"true": 2, "found": 2, "right": 1}
     assert said["ended_by"] == {"finish": 1, "model": 2}
@@ -293,20 +293,22 @@ def test_what_became_of_the_source() -> None:
 # ---- as run
 
 
-def test_a_talk_is_held_word_by_word(world: Path) -> None:
+def test_a_talk_is_delivered_word_by_word(world: Path) -> None:
     model = load(world / "run")
     lines = (world / "test.source").read_text().splitlines()
     (script,) = scripts(lines, lines, [len(lines)], spoken=False)
     calls: list[int] = []
-    held, records = hold(model, script, {}, lambda: calls.append(1))
-    assert len(calls) == len(held.seconds) == len(script.words)
-    assert sum(sentence.source_words for sentence in held.sentences) == len(script.words)
+    delivered, records = deliver(model, script, {}, lambda: calls.append(1))
+    assert len(calls) == len(delivered.seconds) == len(script.words)
+    assert sum(sentence.source_words for sentence in delivered.sentences) == len(script.words)
     assert [len(r.prediction.split()) for r in records] == [
-        sentence.written_words for sentence in held.sentences
+        sentence.written_words for sentence in delivered.sentences
     ]
-    assert " ".join(r.prediction for r in records).split() == held.written
-    assert held.delays == sorted(held.delays) and held.delays[-1] <= len(script.words)
-    assert Held.from_json(held.to_json()) == held
+    assert " ".join(r.prediction for r in records).split() == delivered.written
+    assert delivered.delays == sorted(delivered.delays) and delivered.delays[-1] <= len(
+        script.words
+    )
+    assert Delivered.from_json(delivered.to_json()) == delivered
 
 
 def long_arguments(output: str, *more: str) -> list[str]:
@@ -358,18 +360,18 @@ def test_unpunctuated_text_stands_beside_written_text(hmt: Call, world: Path) ->
 
 def test_a_stopped_run_goes_on(hmt: Call, world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert hmt(*long_arguments("whole", "--lower", "2")).code == 0
-    held: list[str] = []
+    delivered: list[str] = []
 
     def stop_at_second(model: Any, script: Any, knobs: Any, heard: Any) -> Any:
-        held.append(script.name)
-        if held == ["talk-001", "talk-002"]:
+        delivered.append(script.name)
+        if delivered == ["talk-001", "talk-002"]:
             raise KeyboardInterrupt
-        return hold(model, script, knobs, heard)
+        return deliver(model, script, knobs, heard)
 
-    monkeypatch.setattr("hmt.evaluation.longform.hold", stop_at_second)
+    monkeypatch.setattr("hmt.evaluation.longform.deliver", stop_at_second)
     hmt(*long_arguments("stopped", "--lower", "2"))
     assert hmt(*long_arguments("stopped", "--lower", "2")).code == 0
-    assert held == ["talk-001", "talk-002", "talk-002"]
+    assert delivered == ["talk-001", "talk-002", "talk-002"]
     whole, stopped = (points_of(world / name)[0] for name in ("whole", "stopped"))
     assert whole["quality"] == stopped["quality"] and whole["latency"] == stopped["latency"]
     for name in ("omnisteval.jsonl", "resegmented.jsonl", "segmentation.yaml"):
@@ -409,9 +411,11 @@ def test_other_talks_need_another_directory(world: Path) -> None:
 
 def test_logs_have_their_formats(tmp_path: Path) -> None:
     texts = scripts(["a b", "c"], ["x y", "z"], [2], spoken=False)
-    held = Held("talk-001", ["x", "y", "z"], [2, 3, 3], [0.5, 0.0, 1.0], [Sentence(3, 3, "finish")])
-    talk = Talk([2, 1], texts[0].references, held.written, held.delays, [2.5, 4.0, 4.0])
-    write_logs(tmp_path, texts, [held], [talk], 0.5)
+    delivered = Delivered(
+        "talk-001", ["x", "y", "z"], [2, 3, 3], [0.5, 0.0, 1.0], [Sentence(3, 3, "finish")]
+    )
+    talk = Talk([2, 1], texts[0].references, delivered.written, delivered.delays, [2.5, 4.0, 4.0])
+    write_logs(tmp_path, texts, [delivered], [talk], 0.5)
     assert (tmp_path / "segmentation.yaml").read_text() == (
         "- {wav: talk-001, offset: 0.0, duration: 2.0}\n"
         "- {wav: talk-001, offset: 2.0, duration: 1.0}\n"

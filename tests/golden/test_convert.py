@@ -102,7 +102,7 @@ class Import:
     def __init__(
         self, folder: Path, system: System[ConfigT, KnobsT, MemoryT], joint: bool = True
     ) -> None:
-        dims = system.parts[0].dims
+        dims = system.transformers[0].dims
         self.folder, self.output = folder, folder / "model"
         self.checkpoint = folder / "checkpoint.pt"
         self.source = dictionary(folder / "dict.de.txt", dims.source_vocabulary)
@@ -160,7 +160,7 @@ def test_round_trip(tmp_path: Path, layout: str, norm: str, shared: bool) -> Non
     case.run()
     equal(system, case.output)
     model = load(case.output)
-    dims = model.system.parts[0].dims
+    dims = model.system.transformers[0].dims
     assert (dims.norm, dims.share_embeddings, dims.tie_output) == (norm, shared, shared)
     assert (dims.dropout, model.system.config.label_smoothing) == (0.3, 0.1)
     assert (model.knobs().lower, model.knobs().states) == (3, 4)

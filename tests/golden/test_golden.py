@@ -64,7 +64,7 @@ def test_forced_decoding(golden: Path, model: Model, name: str) -> None:
 
 
 def test_features(golden: Path, model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Encoder states, decoder states and whole distributions of three pairs."""
+    """Hidden vectors of encoder and decoder, and whole distributions of three pairs."""
     tensors = np.load(golden / "tensors.npz")
     system = model.system
     assert isinstance(system, HMT)

@@ -18,7 +18,7 @@ import pytest
 from hmt.evaluation.evaluate import read_parallel
 from hmt.evaluation.longform import LongForm, evaluate_longform
 from hmt.evaluation.longform_logs import write_logs
-from hmt.evaluation.talks import Held, Script
+from hmt.evaluation.talks import Delivered, Script
 from hmt.metrics.longform import LONG_METRICS, Segment, Talk, elapsed_of_talk, segments_of
 from hmt.metrics.longform_scores import score_segments
 from hmt.metrics.scores import STANDARD
@@ -86,10 +86,10 @@ def compare(
             assert scores[name + theirs_end] == expected, name + ending
 
 
-def random_talks(kind: str) -> tuple[list[Script], list[Held]]:
+def random_talks(kind: str) -> tuple[list[Script], list[Delivered]]:
     """Talks whose translations are the reference with errors, or have nothing to do with it."""
     draw = random.Random(kind)
-    texts, helds = [], []
+    texts, delivered = [], []
     for n in range(12):
         lengths = [draw.randint(1, 9) for _ in range(draw.randint(1, 9))]
         references = [" ".join(draw.choices(WORDS, k=draw.randint(1, 9))) for _ in lengths]
@@ -104,24 +104,24 @@ def random_talks(kind: str) -> tuple[list[Script], list[Held]]:
         delays = sorted(draw.randint(1, X) for _ in said)
         seconds = [round(draw.random(), 3) for _ in range(X)]
         texts.append(Script(f"talk-{n}", sources, tuple(references)))
-        helds.append(Held(f"talk-{n}", said, delays, seconds, []))
-    return texts, helds
+        delivered.append(Delivered(f"talk-{n}", said, delays, seconds, []))
+    return texts, delivered
 
 
 @pytest.mark.parametrize("kind", ["near", "far"])
 @pytest.mark.parametrize("rate", [None, 0.5])
 def test_omnisteval_agrees_on_random_talks(tmp_path: Path, kind: str, rate: float | None) -> None:
-    texts, helds = random_talks(kind)
+    texts, delivered = random_talks(kind)
     talks = [
         Talk(
-            *(script.lengths, script.references, held.written, held.delays),
-            None if rate is None else elapsed_of_talk(held.delays, held.seconds, rate),
+            *(script.lengths, script.references, one.written, one.delays),
+            None if rate is None else elapsed_of_talk(one.delays, one.seconds, rate),
         )
-        for script, held in zip(texts, helds, strict=True)
+        for script, one in zip(texts, delivered, strict=True)
     ]
     segments, _ = segments_of(talks)
     point = score_segments(segments, replace(STANDARD, resamples=0))
-    write_logs(tmp_path, texts, helds, talks, rate or 1.0)
+    write_logs(tmp_path, texts, delivered, talks, rate or 1.0)
     compare(omnisteval(tmp_path), segments, point, timed=rate is not None)
 
 

@@ -6,6 +6,7 @@ import random
 import shutil
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -140,16 +141,16 @@ def test_a_signal_saves_and_leaves(data: Path, whole: Path, tmp_path: Path, numb
 def test_a_signal_from_outside_ends_with_the_shells_code(data: Path, tmp_path: Path) -> None:
     recipe = tiny.recipe(data, tmp_path / "run", updates=100_000)
     child = start(tiny.run, recipe)
-    wait_for(tmp_path / "run" / "training" / "state.pt")
+    wait_until((tmp_path / "run" / "training" / saved.STATE).exists)
     child.terminate()
     child.join(60)
     assert child.exitcode == 128 + signal.SIGTERM
 
 
-def wait_for(path: Path) -> None:
+def wait_until(is_true: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 60  # a loaded machine takes its time to import
-    while not path.exists():
-        assert time.monotonic() < deadline, f"{path} did not appear"
+    while not is_true():
+        assert time.monotonic() < deadline, "it did not happen within a minute"
         time.sleep(0.01)
 
 
@@ -157,7 +158,9 @@ def test_two_runs_do_not_share_a_directory(data: Path, tmp_path: Path) -> None:
     recipe = tiny.recipe(data, tmp_path / "run", updates=100_000)
     child = start(tiny.run, recipe)
     try:
-        wait_for(tmp_path / "run" / "training" / saved.PREVIOUS)
+        # the previous state is linked before the new one is there: until then they are one file
+        last, previous = (tmp_path / "run" / "training" / n for n in (saved.STATE, saved.PREVIOUS))
+        wait_until(lambda: previous.exists() and not previous.samefile(last))
         with pytest.raises(UserError, match=rf"another run \(process {child.pid}\)"):
             train(recipe)
     finally:

@@ -69,7 +69,7 @@ def record(**changed: Any) -> Record:
 
 
 def model_of(system: Any) -> Model:
-    size = system.parts[0].dims.source_vocabulary
+    size = system.transformers[0].dims.source_vocabulary
     tokenizer = word_tokenizer([f"w{n}" for n in range(4, size)])
     return Model(system, (tokenizer, tokenizer))
 
@@ -564,10 +564,10 @@ def test_an_explanation_without_a_written_state_is_refused() -> None:
     [
         ({"settings": {"lower": float("nan")}}, "not finite"),
         ({"source_tokens": [{"text": "a", "word": 7}]}, '"a" belongs to no word'),
-        ({"source_tokens": []}, "moment outside of 0 to 0"),
+        ({"source_tokens": []}, "moment outside the range 0 to 0"),
         ({"target_words": []}, '"see" belongs to no word'),
-        ({"moment": 2}, "moment outside of 0 to 1"),
-        ({"reads": -1}, "moment outside of 0 to 1"),
+        ({"moment": 2}, "moment outside the range 0 to 1"),
+        ({"reads": -1}, "moment outside the range 0 to 1"),
     ],
 )
 def test_an_explanation_that_does_not_fit_together_is_refused(

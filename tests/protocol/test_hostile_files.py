@@ -29,7 +29,7 @@ from hmt.errors import UserError
 from hmt.evaluation.logs import read_log
 from hmt.evaluation.points import read_points
 from hmt.evaluation.records import read_records
-from hmt.evaluation.talks import Held
+from hmt.evaluation.talks import Delivered
 from hmt.models.fairseq.checkpoint import read_checkpoint
 from hmt.models.fairseq.convert import import_system
 from hmt.models.model import PRETRAINED
@@ -345,7 +345,7 @@ def test_deep_and_endless_json(directory: Path, value: str) -> None:
     for read in (read_records, read_log, read_points, Tokenizer.load):
         with pytest.raises(UserError, match="hostile"):
             read(path)
-    for parse in (Explanation.from_json, Held.from_json):
+    for parse in (Explanation.from_json, Delivered.from_json):
         with pytest.raises(UserError):
             parse(path.read_text(encoding="utf-8"))
     path.with_name("data.json").write_text(f'{{"format": 1, "x": {value}}}')

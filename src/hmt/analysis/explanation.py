@@ -1,4 +1,4 @@
-"""Why a translation came out as it did: the data behind page and picture."""
+"""Why a translation came out as it did: the data behind the page and the picture."""
 
 import dataclasses
 import json
@@ -89,7 +89,9 @@ class Explanation:
                 raise UserError(f"{shortened(token.text)} needs one state that is {SELECTED}.")
             moments = [token.reads, *(state.moment for state in token.states)]
             if not 0 <= min(moments) <= max(moments) <= length or not length:
-                raise UserError(f"{shortened(token.text)} has a moment outside of 0 to {length}.")
+                raise UserError(
+                    f"{shortened(token.text)} has a moment outside the range 0 to {length}."
+                )
         sides = (self.source_tokens, self.source_words), (self.target_tokens, self.target_words)
         for tokens, words in sides:
             for each in tokens:
@@ -203,7 +205,7 @@ def _done_again(
     model: Model, record: Record, layer: int | None
 ) -> tuple[dict[tuple[int, int], Seen], dict[tuple[int, int], str]]:
     """Replay the record's translation: what its states saw, and how their tokens are displayed."""
-    layers = len(model.system.parts[0].decoder)
+    layers = len(model.system.transformers[0].decoder)
     if layer is not None and not 1 <= layer <= layers:
         raise UserError(f"There is no decoder layer {layer}; the model has layers 1 to {layers}.")
     source = model.source_tokenizer.encode(record.source)

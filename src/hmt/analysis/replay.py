@@ -54,7 +54,7 @@ def rows_seen(output: PassOutput, stream: Stream, plan: Plan, layer: int | None)
     """What each row of a pass would write, and where it looked."""
     chosen = output.attention if layer is None else output.attention[layer - 1 : layer]
     attention = torch.stack([at_least_float32(each.mean(1)) for each in chosen]).mean(0)  # (N, J)
-    probability = at_least_float32(output.transformer.output(output.states)).softmax(-1)  # (N, V)
+    probability = at_least_float32(output.transformer.output(output.hidden)).softmax(-1)  # (N, V)
     probability[:, :FIRST_WRITABLE] = 0.0
     best = probability.topk(min(BEST, probability.shape[-1] - FIRST_WRITABLE))
     return [

@@ -131,7 +131,7 @@ def bleu_by_selection(
     if len(records) < groups:
         raise UserError(f"There are {len(records)} records; {groups} groups need as many.")
     if any(record.reference is None for record in records):
-        raise UserError("Some records have no reference; evaluate with --target.")
+        raise UserError("Some records have no reference; evaluate again with --target.")
     known = sorted(((selection_probability(r), r) for r in records), key=lambda pair: pair[0])
     borders = [round(n * len(known) / groups) for n in range(groups + 1)]
     found = []

@@ -54,7 +54,7 @@ class Speaker:
         self._ended = 0  # words of sentences that have ended
 
     async def speak(self, seconds: float) -> Heard:
-        """Words at a steady pace; what came back of them."""
+        """Speak at a steady pace; return what came back."""
         reading = asyncio.create_task(self._read())
         start = time.monotonic()
         for n in range(round(seconds * WORDS_PER_SECOND)):
@@ -83,7 +83,7 @@ class Speaker:
 
 
 async def speakers(address: str, count: int, seconds: float, words: Sequence[str]) -> Heard:
-    """Many speakers, spread evenly over the time between two words."""
+    """Many speakers, whose words are spread evenly over time."""
 
     async def one(n: int) -> Heard:
         async with _connected(address) as websocket:

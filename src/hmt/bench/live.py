@@ -136,7 +136,7 @@ def rush(count: int) -> Iterator[Row]:
 
 
 def soak(count: int, seconds: float) -> Iterator[Row]:
-    """The same for a long time: no word is lost, and memory does not grow after a third of it."""
+    """A long run: no word may be lost, and memory must not grow after the first third."""
     with serving() as server:
         heard, memory = _watched(server, count, seconds)
     what = f"soak, {count} sessions, {seconds / 60:.0f} minutes"

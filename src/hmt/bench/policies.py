@@ -44,9 +44,9 @@ def with_random_policy(system: System) -> System:
 def _confident_at_random(system: HMT) -> None:
     confidence, draw = system.confidence, random.Random(1)
 
-    def drawn(states: Tensor, means: Tensor) -> Tensor:
-        signs = [CERTAIN if draw.random() < CONFIDENT else -CERTAIN for _ in range(len(states))]
-        return confidence(states, means) + torch.tensor(signs)
+    def drawn(hidden: Tensor, means: Tensor) -> Tensor:
+        signs = [CERTAIN if draw.random() < CONFIDENT else -CERTAIN for _ in range(len(hidden))]
+        return confidence(hidden, means) + torch.tensor(signs)
 
     system.confidence = drawn  # type: ignore[method-assign]
 

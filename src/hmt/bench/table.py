@@ -27,7 +27,7 @@ def speed_table(size: str, repeats: int) -> list[Row]:
     """One row per system of the paper's table, all measured in turn within one run.
 
     A batch has about 1,000 target tokens; a token is one of a live stream of 25 words whose target
-    is forced.  Weights are random, and so are the policies of those that decide for themselves.
+    is forced.  Weights are random, and so are the policies of systems that decide for themselves.
     """
     keep_buffers()
     trained = {name: _system(name, size, is_ready=False) for name in _names()}

@@ -16,7 +16,7 @@ WORDS = [word for sentence in GERMAN for word in sentence.split()]
 
 
 def measure(counts: list[int], repeats: int) -> Iterator[Row]:
-    """Milliseconds of processor time per word of each of these numbers of sessions, and of one."""
+    """Milliseconds of processor time per word, with one session and with these numbers of them."""
     model = load()
     for count in [1, *(n for n in counts if n > 1)]:
         engine = model.engine(count)
@@ -33,7 +33,7 @@ def measure(counts: list[int], repeats: int) -> Iterator[Row]:
 
 
 def speak(model: Model, engine: Engine) -> float:
-    """Let all sessions of an engine say the same words, each from another one on. -> seconds"""
+    """Give all sessions of an engine the same words, each from a different one on. -> seconds"""
     knobs = model.knobs()
     lives = [
         Live(engine, model.tokenizers, knobs, segmenter=model.segmenter)
@@ -51,7 +51,7 @@ def speak(model: Model, engine: Engine) -> float:
 
 
 def _run(engine: Engine, lives: list[Live]) -> None:
-    """Until everything heard is processed."""
+    """Run until everything heard is processed."""
     while streams := {n: s for n, live in enumerate(lives) if (s := live.feed()) is not None}:
         engine.advance(list(streams.values()))
         for n in streams:

@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 EARLY, EMPTY = 0.05, 0.1
 
 LONGFORM = typer.Option(
-    False, "--longform", help="Join the lines into talks of running text; score long-form."
+    False, "--longform", help="Join the lines into talks of running text, and score those."
 )
 TALK_SENTENCES = typer.Option(None, min=1, help="With --longform: sentences per talk (100).")
 TALKS = typer.Option(
@@ -74,7 +74,7 @@ def run(
     settings: Sequence[dict[str, Any]],
     scoring: "Scoring",
 ) -> None:
-    """Hold the talks, print the table, and warn where its numbers cannot be trusted."""
+    """Translate the talks, print the table, and warn where its numbers cannot be trusted."""
     from hmt.evaluation.longform import evaluate_longform
 
     with bars() as progress:

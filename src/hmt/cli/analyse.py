@@ -97,7 +97,7 @@ def selection(
     from hmt.analysis.selection import bleu_by_selection
     from hmt.evaluation.records import read_records
 
-    read = read_records(records / "records.jsonl" if records.is_dir() else records)
+    read = read_records(records)
     found = bleu_by_selection(read, groups, resamples)
     figure = bar_figure({"": found}, "probability of the selection per token", "sacreBLEU")
     write_analysis(output, "selection", {"groups": found, "sentences": len(read)}, figure)
@@ -352,7 +352,7 @@ def cases(
     from hmt.evaluation.records import read_records
 
     loaded = open_model(model, device, trust=trust)
-    chosen = choose(read_records(records / "records.jsonl" if records.is_dir() else records))
+    chosen = choose(read_records(records))
     explained = [(case.title, explain_record(case.record, loaded)) for case in chosen]
     output.mkdir(parents=True, exist_ok=True)
     data = []

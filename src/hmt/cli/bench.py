@@ -20,7 +20,7 @@ SESSIONS = typer.Option(
 LISTENERS = typer.Option(1000, min=0, max=2000, help="live: readers of one room.")
 CONNECTS = typer.Option(600, min=0, max=100_000, help="live: clients that connect all at once.")
 SOAK = typer.Option(
-    0.0, min=0.0, help="live: only keep the most sessions running, so many minutes."
+    0.0, min=0.0, help="live: only run the largest number of sessions, for this many minutes."
 )
 
 

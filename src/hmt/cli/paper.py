@@ -1,4 +1,4 @@
-"""`hmt paper`: every figure and table of the HMT paper, in small, by one command."""
+"""`hmt paper`: every figure and table of the HMT paper, at small scale, by one command."""
 
 import logging
 import signal
@@ -71,7 +71,7 @@ def paper(
         False, "--no-train", help="Train nothing; evaluate and analyse existing runs."
     ),
 ) -> int:
-    """Make the HMT paper's figures and tables in small.
+    """Make the HMT paper's figures and tables at small scale.
 
     A report shows them beside the paper's. Finished steps are not repeated: run the command again
     to resume. One failed step stops only those that need it.

@@ -85,11 +85,11 @@ class Report:
             count = f"{len(self.leaks):,} of {self.probes:,}"
             yield f"FAIL: {count} probes changed output that had already been written."
         else:
-            yield "FAIL: there was nothing to try; give sentences that contain words."
+            yield "FAIL: nothing was tried; give sentences that contain words."
 
 
 class Futures:
-    """Random things that might have come next."""
+    """Random continuations of a sentence."""
 
     def __init__(self, draw: random.Random, words: Sequence[str]) -> None:
         self.draw = draw

@@ -20,7 +20,7 @@ from typing import Any
 from hmt.errors import UserError
 from hmt.evaluation.logs import write_log, write_simuleval_config
 from hmt.evaluation.points import add_point, read_points
-from hmt.evaluation.records import read_records, write_records
+from hmt.evaluation.records import RECORDS, read_records, write_records
 from hmt.fast.int8 import tensors_in
 from hmt.files import append, locked, open_own, refuse_special, write_atomically
 from hmt.metrics.conventions import quality_conventions
@@ -119,7 +119,7 @@ def _measured(
     report: Callable[[int, int], None],
 ) -> Sequence[Record]:
     """Records of a setting: those of an earlier run, or new ones."""
-    records = _finished(folder / "records.jsonl", test)
+    records = _finished(folder / RECORDS, test)
     if records is None:
         _note_batch(folder, batch)
         records = _translate(model, test, knobs, batch, folder, report)
@@ -260,7 +260,7 @@ def _keep(folder: Path, records: Sequence[Record]) -> None:
     """Write records last and in one step: where they exist, the point is complete."""
     write_log(folder / "instances.log", map(instance_of, records))
     write_simuleval_config(folder)
-    write_records(folder / "records.jsonl", records)
+    write_records(folder / RECORDS, records)
     (folder / "records.partial.jsonl").unlink()
 
 

@@ -21,7 +21,7 @@ def forced(
     """
     source_ids = model.source_tokenizer.encode_batch(list(sources))
     target_ids = [[*ids, EOS] for ids in model.target_tokenizer.encode_batch(list(targets))]
-    device = model.system.parts[0].output.weight.device
+    device = model.system.transformers[0].output.weight.device
     for start in range(0, len(source_ids), batch):
         some = slice(start, start + batch)
         rows = make_batch([[*ids, EOS] for ids in source_ids[some]], target_ids[some], device)

@@ -25,9 +25,9 @@ from hmt.evaluation.evaluate import (
 )
 from hmt.evaluation.longform_logs import write_logs, write_segments
 from hmt.evaluation.points import add_point
-from hmt.evaluation.records import numbered_lines, read_records, write_records
-from hmt.evaluation.talks import Held, Script, borders, hold, scripts
-from hmt.files import replacing
+from hmt.evaluation.records import RECORDS, numbered_lines, read_records, write_records
+from hmt.evaluation.talks import Delivered, Script, borders, deliver, scripts
+from hmt.files import write_atomically
 from hmt.metrics.instance import instance_of
 from hmt.metrics.longform import Segment, Talk, elapsed_of_talk, segments_of
 from hmt.metrics.longform_scores import score_segments
@@ -58,7 +58,7 @@ def evaluate_longform(
     scoring: Scoring = STANDARD,
     progress: Progress = lambda task, done, total: None,
 ) -> list[Point]:
-    """Hold all talks at every setting, except those already held; the points in order."""
+    """Deliver all talks at every setting, except those already delivered; the points in order."""
     if test.references is None:
         raise UserError("Long-form evaluation assigns text to reference sentences; give --target.")
     knobs = list(dict.fromkeys(model.knobs(**chosen) for chosen in settings))
@@ -72,8 +72,8 @@ def evaluate_longform(
         report = partial(progress, f"talks {n}/{len(knobs)}")
         folder = setting_folder(output, {**plain, "text": form.text})
         with alone_in(folder):
-            helds = _hold_all(model, texts, plain, folder, report)
-            point = _point(folder, texts, helds, scoring)
+            delivered = _deliver_all(model, texts, plain, folder, report)
+            point = _point(folder, texts, delivered, scoring)
         point["settings"] = {**plain, "text": form.text}
         point["sentence_by_sentence"] = {
             text: _sentences(model, test, output, plain, text, form, batch, scoring, progress)
@@ -84,80 +84,85 @@ def evaluate_longform(
     return points
 
 
-def _hold_all(
+def _deliver_all(
     model: Model,
     texts: Sequence[Script],
     knobs: dict[str, Any],
     folder: Path,
     report: Callable[[int, int], None],
-) -> list[Held]:
+) -> list[Delivered]:
     """All talks in order. Each is stored as it ends; those of an earlier run are reused."""
-    helds = _kept(folder / "talks.jsonl", texts)
-    records = _records_of(folder / "records.jsonl", helds)
+    delivered = _kept(folder / "talks.jsonl", texts)
+    records = _records_of(folder / RECORDS, delivered)
     total = sum(len(script.words) for script in texts)
-    done = sum(len(held.seconds) for held in helds)
-    for script in texts[len(helds) :]:
+    done = sum(len(one.seconds) for one in delivered)
+    for script in texts[len(delivered) :]:
 
         def heard() -> None:
             nonlocal done
             done += 1
             report(done, total)
 
-        held, new = hold(model, script, knobs, heard)
+        one, new = deliver(model, script, knobs, heard)
         records += [replace(r, index=len(records) + n) for n, r in enumerate(new)]
-        helds.append(held)
+        delivered.append(one)
         # records first: the talks determine how many of them count
-        with replacing(folder / "records.jsonl") as temporary:
-            write_records(temporary, records)
-        with replacing(folder / "talks.jsonl") as temporary:
-            temporary.write_text("".join(h.to_json() + "\n" for h in helds), encoding="utf-8")
+        write_records(folder / RECORDS, records)
+        lines = [talk.to_json() + "\n" for talk in delivered]
+        write_atomically(folder / "talks.jsonl", "".join(lines))
     report(total, total)
-    return helds
+    return delivered
 
 
-def _kept(path: Path, texts: Sequence[Script]) -> list[Held]:
+def _kept(path: Path, texts: Sequence[Script]) -> list[Delivered]:
     try:
-        helds = [Held.from_json(line) for _, line in numbered_lines(path)] if path.exists() else []
+        delivered = (
+            [Delivered.from_json(line) for _, line in numbered_lines(path)] if path.exists() else []
+        )
     except UserError as error:
-        raise UserError(f"{path}: {error} Remove its folder to hold the talks again.") from None
-    if [held.name for held in helds] != [script.name for script in texts[: len(helds)]]:
-        raise UserError(f"{path} holds other talks; remove its folder to hold them again.")
-    return helds
+        raise UserError(
+            f"{path}: {error} Remove its folder to translate the talks again."
+        ) from None
+    if [one.name for one in delivered] != [script.name for script in texts[: len(delivered)]]:
+        raise UserError(f"{path} holds other talks; remove its folder to translate these.")
+    return delivered
 
 
-def _records_of(path: Path, helds: Sequence[Held]) -> list[Record]:
-    sentences = sum(len(held.sentences) for held in helds)
+def _records_of(path: Path, delivered: Sequence[Delivered]) -> list[Record]:
+    sentences = sum(len(one.sentences) for one in delivered)
     return list(read_records(path))[:sentences] if sentences else []
 
 
-def _point(folder: Path, texts: Sequence[Script], helds: Sequence[Held], scoring: Scoring) -> Point:
-    """Score talks that were held, and write the logs of other scorers."""
+def _point(
+    folder: Path, texts: Sequence[Script], delivered: Sequence[Delivered], scoring: Scoring
+) -> Point:
+    """Score talks that were delivered, and write the logs of other scorers."""
     rate = scoring.seconds_per_word
     talks = [
         Talk(
             script.lengths,
             script.references,
-            held.written,
-            held.delays,
-            None if rate is None else elapsed_of_talk(held.delays, held.seconds, rate),
+            one.written,
+            one.delays,
+            None if rate is None else elapsed_of_talk(one.delays, one.seconds, rate),
         )
-        for script, held in zip(texts, helds, strict=True)
+        for script, one in zip(texts, delivered, strict=True)
     ]
     segments, health = segments_of(talks)
-    write_logs(folder, texts, helds, talks, rate or 1.0)
+    write_logs(folder, texts, delivered, talks, rate or 1.0)
     write_segments(folder / "resegmented.jsonl", segments)
     point = score_segments(segments, scoring)
-    point["longform"] = {**running_text(texts, helds), "resegmentation": asdict(health)}
+    point["longform"] = {**running_text(texts, delivered), "resegmentation": asdict(health)}
     return point
 
 
-def running_text(texts: Sequence[Script], helds: Sequence[Held]) -> dict[str, Any]:
+def running_text(texts: Sequence[Script], delivered: Sequence[Delivered]) -> dict[str, Any]:
     """What became of the source: nothing may be lost, and sentence borders should be found."""
-    found = [sentence for held in helds for sentence in held.sentences]
+    found = [sentence for one in delivered for sentence in one.sentences]
     words = sum(len(script.words) for script in texts)
     ends, true, right = 0, 0, 0
-    for script, held in zip(texts, helds, strict=True):
-        own = set(borders([sentence.source_words for sentence in held.sentences]))
+    for script, one in zip(texts, delivered, strict=True):
+        own = set(borders([sentence.source_words for sentence in one.sentences]))
         given = set(borders(script.lengths))
         ends, true, right = ends + len(own), true + len(given), right + len(own & given)
     return {
@@ -169,7 +174,7 @@ def running_text(texts: Sequence[Script], helds: Sequence[Held]) -> dict[str, An
         # ends within talks only: where a talk ends is given
         "borders": {"true": true, "found": ends, "right": right},
         "ended_by": dict(sorted(Counter(sentence.reason for sentence in found).items())),
-        "written_words": sum(len(held.written) for held in helds),
+        "written_words": sum(len(one.written) for one in delivered),
         "reference_words": sum(len(line.split()) for s in texts for line in s.references),
     }
 
@@ -194,7 +199,7 @@ def _sentences(
     plain = replace(scoring, seconds_per_word=None)
     quick = partial(evaluate, batch=batch, scoring=plain, progress=progress)
     (found,) = quick(model, test, folder, [knobs])
-    records = read_records(setting_folder(folder, found["settings"]) / "records.jsonl")
+    records = read_records(setting_folder(folder, found["settings"]))
     segments = _as_segments(records, form.sizes)
     point = score_segments(segments, replace(plain, resamples=0))
     return {"quality": found["quality"], "latency": point["latency"]}

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from hmt.evaluation.talks import Held, Script
+from hmt.evaluation.talks import Delivered, Script
 from hmt.files import write_atomically
 from hmt.metrics.longform import Segment, Talk
 
@@ -17,16 +17,16 @@ from hmt.metrics.longform import Segment, Talk
 def write_logs(
     folder: Path,
     scripts: Sequence[Script],
-    helds: Sequence[Held],
+    delivered: Sequence[Delivered],
     talks: Sequence[Talk],
     rate: float,
 ) -> None:
     """Write all files that the two programs need; `rate` is the length of a word in seconds."""
     _write(folder / "segmentation.yaml", (row for script in scripts for row in _segments(script)))
     _write(folder / "references.txt", (line for script in scripts for line in script.references))
-    rows = (_omnisteval(n, *both) for n, both in enumerate(zip(helds, talks, strict=True)))
+    rows = (_omnisteval(n, *both) for n, both in enumerate(zip(delivered, talks, strict=True)))
     _write(folder / "omnisteval.jsonl", map(json.dumps, rows))
-    _write(folder / "simulstream.jsonl", map(json.dumps, _simulstream(helds, rate)))
+    _write(folder / "simulstream.jsonl", map(json.dumps, _simulstream(delivered, rate)))
     # how SimulStream joins tokens: ours are whole words
     _write(folder / "simulstream.yaml", ["detokenizer_type: simuleval", "latency_unit: word"])
 
@@ -59,14 +59,14 @@ def _segments(script: Script) -> Iterator[str]:
         start += length
 
 
-def _omnisteval(index: int, held: Held, talk: Talk) -> dict[str, Any]:
+def _omnisteval(index: int, one: Delivered, talk: Talk) -> dict[str, Any]:
     row: dict[str, Any] = {
         "index": index,
-        "source": held.name,
-        "source_length": 1000 * len(held.seconds),
-        "prediction": " ".join(held.written),
-        "prediction_length": len(held.written),
-        "delays": [1000 * delay for delay in held.delays],
+        "source": one.name,
+        "source_length": 1000 * len(one.seconds),
+        "prediction": " ".join(one.written),
+        "prediction_length": len(one.written),
+        "delays": [1000 * delay for delay in one.delays],
     }
     # without a clock there is no key: zeros would be scored
     if talk.elapsed is not None:
@@ -74,14 +74,14 @@ def _omnisteval(index: int, held: Held, talk: Talk) -> dict[str, Any]:
     return row
 
 
-def _simulstream(helds: Sequence[Held], rate: float) -> Iterator[dict[str, Any]]:
+def _simulstream(delivered: Sequence[Delivered], rate: float) -> Iterator[dict[str, Any]]:
     """One line per source word, even where nothing was written."""
-    for index, held in enumerate(helds):
-        yield {"id": index, "metadata": {"wav_name": f"{held.name}.wav"}}
+    for index, one in enumerate(delivered):
+        yield {"id": index, "metadata": {"wav_name": f"{one.name}.wav"}}
         words: dict[int, list[str]] = {}
-        for word, delay in zip(held.written, held.delays, strict=True):
+        for word, delay in zip(one.written, one.delays, strict=True):
             words.setdefault(delay, []).append(word)
-        for given, seconds in enumerate(held.seconds, 1):
+        for given, seconds in enumerate(one.seconds, 1):
             yield {
                 "id": index,
                 "total_audio_processed": float(given),

@@ -43,7 +43,7 @@ def policy_sweep(
     resamples: int = RESAMPLES,
     progress: Callable[[str, int, int], None] = lambda task, done, total: None,
 ) -> list[Point]:
-    """Measure every setting that scores.json of the output directory lacks. -> all its points"""
+    """Measure every setting that is not yet in scores.json of the output. -> all its points"""
     gold = read_alignments(alignment, text.sources, text.references or (), base)
     digest = hashlib.sha256(alignment.read_bytes()).hexdigest()
     claim(output, model, dataclasses.replace(text, checksum=f"{text.checksum} {digest}"))

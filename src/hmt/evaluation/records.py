@@ -1,4 +1,4 @@
-"""Files of records, one JSON object per line."""
+"""`records.jsonl`: what the translations of one setting did, one JSON object per line."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -7,11 +7,13 @@ from hmt.errors import UserError
 from hmt.files import read_text, write_atomically
 from hmt.streaming.record import Record
 
+RECORDS = "records.jsonl"
+
 
 def read_records(path: str | Path) -> list[Record]:
-    """All records of a file; errors name the line."""
-    records = []
-    for place, line in numbered_lines(path):
+    """All records of a file, or of the one in a folder; errors name the line."""
+    path, records = Path(path), []
+    for place, line in numbered_lines(path / RECORDS if path.is_dir() else path):
         try:
             records.append(Record.from_json(line))
         except UserError as error:

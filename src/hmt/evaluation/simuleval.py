@@ -23,7 +23,7 @@ from hmt.text.symbols import EOS, SPECIALS
 
 # Keeps knobs apart from SimulEval's own options among the parsed arguments.
 _PREFIX = "knob_"
-# Calls after the end of the source; an agent that has not ended by then never does.
+# Calls after the end of the source; an agent that has not ended by then never will.
 PATIENCE = 1000
 
 

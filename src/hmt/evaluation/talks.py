@@ -59,7 +59,7 @@ def read_talks(path: Path, lines: int) -> list[int]:
 
 @dataclass(frozen=True)
 class Script:
-    """One talk before it is held: its sentences and their references."""
+    """One talk before it is delivered: its sentences and their references."""
 
     name: str
     sources: tuple[str, ...]
@@ -109,8 +109,8 @@ class Sentence:
 
 
 @dataclass(frozen=True)
-class Held:
-    """One talk after it was held: Y words were written while X arrived."""
+class Delivered:
+    """One talk after it was delivered: Y words were written while X arrived."""
 
     name: str
     written: list[str]  # (Y)
@@ -123,7 +123,7 @@ class Held:
         return json.dumps(asdict(self), ensure_ascii=False)
 
     @classmethod
-    def from_json(cls, line: str) -> "Held":
+    def from_json(cls, line: str) -> "Delivered":
         """Read one line."""
         return from_plain(cls, json_object(line))
 
@@ -150,12 +150,12 @@ class Listener:
             self.sentences.append(Sentence(event.source_words, written, event.reason))
 
 
-def hold(
+def deliver(
     model: Model,
     script: Script,
     knobs: dict[str, Any],
     heard: Callable[[], None] = lambda: None,
-) -> tuple[Held, list[Record]]:
+) -> tuple[Delivered, list[Record]]:
     """Give a talk to a session word by word; `heard` is called after each."""
     listener = Listener()
     seconds: list[float] = []
@@ -172,8 +172,8 @@ def hold(
         seconds[-1] += time.perf_counter() - start
         records = list(session.records)
     times = [round(second, 6) for second in seconds]
-    held = Held(script.name, listener.written, listener.delays, times, listener.sentences)
-    return held, records
+    one = Delivered(script.name, listener.written, listener.delays, times, listener.sentences)
+    return one, records
 
 
 def borders(lengths: Sequence[int]) -> Iterator[int]:

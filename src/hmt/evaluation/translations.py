@@ -11,13 +11,13 @@ from hmt.errors import UserError
 from hmt.evaluation.evaluate import note_clock, setting_folder
 from hmt.evaluation.logs import read_log
 from hmt.evaluation.points import add_point, read_points
-from hmt.evaluation.records import numbered_lines, read_records
+from hmt.evaluation.records import RECORDS, numbered_lines, read_records
 from hmt.metrics.instance import Instance
 from hmt.metrics.scores import STANDARD, Point, Scoring, score
 from hmt.plain import json_object
 from hmt.streaming.record import Record
 
-FILES = ("records.jsonl", "instances.log")
+FILES = (RECORDS, "instances.log")
 
 Translations = list[Record] | list[Instance]
 

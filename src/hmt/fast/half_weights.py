@@ -5,8 +5,8 @@ Shapes: N rows, D inputs, E outputs.
 A product with a few rows takes as long as its weights take to arrive from memory.  Weights that
 were stored in half precision, as those of the model that ships, lose nothing when they are kept in
 it: they become single precision again in the registers, and all sums are taken in single precision.
-256 x 1,024 with four rows takes 62 microseconds, pre-packed for oneDNN 200; 256 x 10,000 with one
-row 380, there 1,040.  From about a hundred rows on it makes no difference.
+256 x 1,024 with four rows takes 62 microseconds, against 200 pre-packed for oneDNN; 256 x 10,000
+with one row 380, against 1,040.  From about a hundred rows on it makes no difference.
 """
 
 import warnings
@@ -33,7 +33,7 @@ def packed_halves(weight: Tensor) -> Tensor | None:
     if not torch.equal(weight.half().float(), weight):
         return None
     with warnings.catch_warnings():
-        # that later releases of PyTorch may lack it; it says so once, hence the call
+        # PyTorch warns once, at the first call, that later releases may lack it
         warnings.simplefilter("ignore")
         packed = torch.fbgemm_pack_gemm_matrix_fp16(weight)
         half_linear(weight.new_zeros(1, weight.shape[1]), packed, None)

@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor, nn
 
 Change = Callable[[nn.Module], nn.Module]
-"""What makes a module with fewer bits of one with linear layers."""
+"""Turns a module with linear layers into one with fewer bits."""
 
 
 class QuantisedOutput(nn.Module):
@@ -54,7 +54,7 @@ def quantise(transformers: Iterable[nn.Module], change: Change = in_eight_bits) 
 
 
 def tensors_in(entry: Any) -> Iterator[Tensor]:
-    """The numbers of one entry of a state; in eight bits, a layer's weight and bias are a pair."""
+    """The tensors of one entry of a `state_dict`: in eight bits, weight and bias are a pair."""
     if isinstance(entry, tuple):
         for part in entry:
             yield from tensors_in(part)

@@ -98,7 +98,7 @@ def hold(layer: nn.Module) -> None:
 
 
 def make_ready(module: nn.Module) -> None:
-    """Change all linear layers and norms of a model in place; its parameters stay what they are.
+    """Change all linear layers and norms of a model in place; its parameters stay the same.
 
     After changing single parameters by hand, call this again.
     """

@@ -1,7 +1,7 @@
 """Attention of rows to rows and of rows to source.
 
 Shapes: B batch or streams, Q rows of this pass (padded), N rows of this pass (packed), C keys,
-J source tokens, D width, H heads, W what a layer keeps of a source state.
+J source tokens, D width, H heads, W what a layer keeps of a source token.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,7 +28,7 @@ def join_heads(x: Tensor) -> Tensor:
 
 
 def split_projections(x: Tensor, heads: int, width: int) -> Tensor:
-    """Keys, values, and what else is kept: P projections. (B, J, P * D) -> (P, B, H, J, D / H)"""
+    """Keys, values and anything else kept: P projections. (B, J, P * D) -> (P, B, H, J, D / H)"""
     batch, length, kept = x.shape
     projections = x.view(batch, length, kept // width, heads, width // heads)
     return projections.permute(2, 0, 3, 1, 4)
@@ -83,7 +83,7 @@ class SelfAttention(nn.Module):
 class Report:
     """What the cross-attention of one layer reports of a pass; systems add fields of their own."""
 
-    register: Tensor | None = None  # (B, ...) what it hands on to the stream's next pass
+    register: Tensor | None = None  # (B, ...) what it passes on to the stream's next pass
 
 
 ReportT = TypeVar("ReportT", bound=Report)
@@ -105,7 +105,7 @@ class Look(NamedTuple):
 
     bias: Tensor | None = None  # (B, 1 or H, Q, J) added to the scores; None: all is seen
     weights: Tensor | None = None  # (B, H, Q, J)
-    shares: Tensor | None = None  # (B, Q, H) by how much each head counts, 1 if not given
+    shares: Tensor | None = None  # (B, Q, H) how much each head counts; None: all count 1
     report: Report = NOTHING
 
 
@@ -118,7 +118,7 @@ class Attended(NamedTuple):
 
 
 class CrossAttention(nn.Module):
-    """Rows look at source states.  A system that attends differently overrides `look`."""
+    """Rows look at the encoded source.  A system that attends differently overrides `look`."""
 
     def __init__(self, dims: Dims) -> None:
         super().__init__()
@@ -128,7 +128,7 @@ class CrossAttention(nn.Module):
         self.output = nn.Linear(dims.width, dims.width)
 
     def keep(self, h: Tensor) -> Tensor:
-        """What the layer keeps of source states: keys, values, ... (..., D) -> (..., W)"""
+        """What the layer keeps of the encoded source: keys, values, ... (..., D) -> (..., W)"""
         kept: Tensor = self.project(h)
         return kept
 

@@ -84,7 +84,7 @@ def whole_pass(
     registers: tuple[Tensor, ...] = (),
     is_streaming: bool = False,
 ) -> Pass:
-    """A pass over the rows of whole sentences, beside their source states (B, J, D)."""
+    """A pass over the rows of whole sentences, beside their encoded sources (B, J, D)."""
     precise = torch.promote_types(source.dtype, torch.float32)
     return Pass(
         rows=rows,

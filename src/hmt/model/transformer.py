@@ -135,7 +135,7 @@ def sinusoid_table(width: int, dtype: torch.dtype) -> Tensor:
 
 @dataclass(frozen=True)
 class DecoderOutput:
-    states: Tensor  # (N, D), packed
+    hidden: Tensor  # (N, D), packed
     reports: list[Report]  # of the cross-attention, per layer
     attention: list[Tensor]  # (N, H, J) weights per layer; empty unless the pass is watched
 
@@ -184,7 +184,7 @@ class Transformer(nn.Module):
         keys: int | None = None,
         remember: Remember | None = None,
     ) -> Tensor:
-        """Source states, causal; with `remember`, of new tokens after older ones. (B, Q) -> (N, D)
+        """Encoded source, causal; with `remember`, of new tokens after older ones. (B, Q) -> (N, D)
 
         `keys` is how many positions `remember` returns; without it there are only `tokens`.
         """
@@ -201,18 +201,18 @@ class Transformer(nn.Module):
             bias = source_bias(positions + 1, keys or width, x.dtype)[:, None]
         for n, layer in enumerate(self.encoder):
             x = layer(x, bias, packing, _at_layer(remember, n))
-        states: Tensor = self.encoder_norm(x)
-        return states
+        hidden: Tensor = self.encoder_norm(x)
+        return hidden
 
     def encode_batch(self, tokens: Tensor, length: Tensor) -> Tensor:
-        """States of whole padded sources; padding costs nothing. (B, J), (B,) -> (B, J, D)"""
+        """Whole padded sources; padding costs nothing. (B, J), (B,) -> (B, J, D)"""
         batch, width = tokens.shape
         is_real = torch.arange(width, device=tokens.device) < length[:, None]
         packing = Packing(batch, width, is_real.flatten().nonzero()[:, 0])
         return packing.unpack(self.encode(tokens, packing=packing))
 
     def keep(self, h: Tensor) -> list[Tensor]:
-        """What cross-attention needs of source states, per layer. (..., D) -> (..., W) each"""
+        """What cross-attention needs of the encoded source, per layer. (..., D) -> (..., W) each"""
         return [layer.cross.keep(h) for layer in self.decoder]  # type: ignore[union-attr, operator]
 
     def read(self, h: Tensor) -> list[Tensor]:
@@ -222,7 +222,7 @@ class Transformer(nn.Module):
     def decode(
         self, tokens: Tensor, source: list[Tensor], at: Pass, remember: Remember | None = None
     ) -> DecoderOutput:
-        """Decode rows, each given its preceding token. (N,), source per layer -> states (N, D)"""
+        """Decode rows, each given its preceding token. (N,), source per layer -> hidden (N, D)"""
         x = self.embed(self.target_embedding, tokens, at.packing.pack(at.rows.target) - 1)
         reports, weights = [], []
         for n, layer in enumerate(self.decoder):

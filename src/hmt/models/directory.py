@@ -1,9 +1,9 @@
 """The model directory: config.json, model.safetensors, tokenizer file(s), README.md. No pickle.
 
-Where a segmenter.safetensors is there too, it finds the sentences of text without punctuation.
+A segmenter.safetensors, where there is one, finds the sentences of text without punctuation.
 
 This file alone knows what such a directory holds.  Each file is written beside its old version and
-put in its place in one step, the configuration last, so that a directory is usable at any instant.
+replaces it in one step, the configuration last, so that a directory is usable at any instant.
 """
 
 import json
@@ -63,7 +63,7 @@ class ModelConfig:
     knobs: dict[str, Any] = field(default_factory=dict)  # inference settings unless others are
     languages: tuple[str, str] | None = None  # of source and target, if known
     avoids_loops: bool = False  # never writes a pattern that has just been repeated
-    facts: dict[str, Any] = field(default_factory=dict)  # how it came about
+    facts: dict[str, Any] = field(default_factory=dict)  # where it comes from
 
     def __post_init__(self) -> None:
         check_languages(self.languages)
@@ -74,7 +74,7 @@ class Card:
     """What README.md says beyond the configuration."""
 
     path: Path  # of the directory, as the user types it
-    weights: str  # how they came about
+    weights: str  # where they come from
     notes: tuple[str, ...] = ()  # more points of its list
 
 
@@ -111,11 +111,11 @@ def write_model(
 ) -> None:
     """Write a model directory; `tokenizers` are files, by name.
 
-    The weights are the system's, in half precision if asked to; or those of a weights file that
-    holds the same, which is then linked to.
+    The weights are the system's, in half precision if requested; or those of a weights file with
+    the same content, which is then linked.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    # weights of another architecture must at no instant stand beside the old configuration
+    # weights of another architecture must never be found beside the old configuration
     if _architecture(directory) not in (None, (config.system, config.config)):
         (directory / CONFIG).unlink(missing_ok=True)
     for name, content in tokenizers.items():
@@ -139,7 +139,7 @@ def _architecture(directory: Path) -> tuple[str, dict[str, Any]] | None:
 
 
 def _card(system: System, config: ModelConfig, card: Card) -> str:
-    dims = system.parts[0].dims
+    dims = system.transformers[0].dims
     trust = "--trust " if is_foreign(config.system) else ""
     return CARD.format(
         name=card.path.resolve().name,
@@ -167,10 +167,10 @@ def load_system(directory: Path, trust: bool = False) -> tuple[System, ModelConf
 def system_of(directory: Path, config: ModelConfig, trust: bool, weights: Sequence[Path]) -> System:
     """The system of a directory's configuration, yet to be filled with what these files hold.
 
-    Nothing is allocated before they have been found to fit: sizes in a configuration cost nothing.
+    Nothing is allocated before they are known to fit: a configuration can claim any size.
     """
     try:
-        if is_foreign(config.system):  # may not know that device, and is trusted with more
+        if is_foreign(config.system):  # it may not know torch's `meta`, and is trusted anyway
             return build(config.system, config.config, trust=trust)
         expected = outline(config.system, config.config)
     except UserError as error:
@@ -189,7 +189,9 @@ def load_segmenter(directory: Path, vocabulary: int) -> Segmenter | None:
     width, memory = ((shapes.get(name) or (0,))[-1] for name in ("words.weight", "outputs.weight"))
     least, most = DIMS["width"]
     if not all(least <= size <= most for size in (width, memory)):
-        raise UserError(f"{path} does not hold a segmenter; remove it, or make it anew.")
+        raise UserError(
+            f"{path} does not hold a segmenter; remove it, or train another with `hmt segmenter`."
+        )
     with unallocated():
         expected = Segmenter(vocabulary, width, memory)
     check_fit(expected, shapes, str(path))

@@ -40,7 +40,7 @@ class Model:
         config: ModelConfig | None = None,
         segmenter: Segmenter | None = None,
     ) -> None:
-        dims = system.parts[0].dims
+        dims = system.transformers[0].dims
         sizes = (dims.source_vocabulary, dims.target_vocabulary)
         for side, tokenizer, size in zip(("source", "target"), tokenizers, sizes, strict=True):
             if tokenizer.size != size:
@@ -170,7 +170,7 @@ def load(
     segmenter = load_segmenter(directory, source.size)
     model = Model(system, (CapitalsReader(source.backend), target), config, segmenter)
     if int8:  # counted before: in eight bits some weights exist twice
-        quantise(system.parts)
+        quantise(system.transformers)
     elif place.type == "cpu":
         make_ready(system)
     return model

@@ -43,7 +43,7 @@ def count_parameters(system: nn.Module) -> int:
 
 
 def write_weights(path: Path, tensors: Tensors, *, is_half: bool = False) -> None:
-    """Write a .safetensors file, in half precision if asked to."""
+    """Write a .safetensors file, in half precision if requested."""
     ready = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     if is_half:
         ready = {name: tensor.half() for name, tensor in ready.items()}

@@ -278,7 +278,7 @@ class Line:
             self._hang_up()
 
     def _try_again(self, session: LiveSession) -> None:
-        """Look again later: what comes meanwhile is merged, up to a limit of size and of time."""
+        """Try again later; what comes meanwhile is merged, within limits of size and time."""
         loop = asyncio.get_running_loop()
         if self._stuck_since is None:
             self._stuck_since = loop.time()

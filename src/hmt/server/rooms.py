@@ -1,6 +1,6 @@
 """Rooms: one speaker, one translation, any number of readers.
 
-readers.py has how its events reach them.
+How its events reach them is in readers.py.
 """
 
 import contextlib
@@ -146,7 +146,7 @@ class Room:
             self.feed.leave(reader)
 
     def close(self) -> None:
-        """Let readers go once they have got everything."""
+        """Disconnect readers once they have received everything."""
         self.feed.is_closed = True
         self.publish_state()
 

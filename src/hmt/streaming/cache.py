@@ -1,7 +1,7 @@
 """Pre-allocated memory of streams: one slot each, grown by doubling, never by concatenation.
 
 Shapes: S slots, C capacity, B streams of this pass, N packed rows or tokens, D width, H heads, W
-width of what a layer caches of a source state.
+width of what a layer caches of a source token.
 
 Memory of one slot, in numbers: source tokens x (2D x encoder layers + 2D x decoder layers + D)
 plus rows x 2D x decoder layers.
@@ -141,7 +141,7 @@ class Cache:
         c = FIRST_CAPACITY
         self.encoder = HeadShelf(transformer, slots, dims.encoder_layers)
         self.source = HeadShelf(transformer, slots, dims.decoder_layers, kept // width)
-        self.sums = Shelf([empty(c, width)])  # of the first n source states at n
+        self.sums = Shelf([empty(c, width)])  # of the first n encoded source tokens at n
         self.rows = HeadShelf(transformer, slots, dims.decoder_layers)
         self.records = Shelf([empty(c, len(Row._fields), dtype=torch.long)])  # what each row is
         # half precision could not hold a pointer beyond 256
@@ -205,7 +205,7 @@ class Cache:
         return Rows(target, *others)
 
     def source_means(self, slots: Tensor, moment: Tensor) -> Tensor:
-        """Means of the first `moment` source states. (N,) twice -> (N, D)"""
+        """Means of the first `moment` encoded source tokens. (N,) twice -> (N, D)"""
         sums = self.sums.tensors[0].flatten(0, 1)
         return sums.index_select(0, self.sums.places(slots, moment)) / moment[:, None]
 

@@ -75,12 +75,12 @@ class Engine:
         self.system = of_some_type(system.eval())
         self.avoids_loops = avoids_loops
         self.watch = watch
-        self.parts = system.parts
+        self.transformers = system.transformers
         self.slots = slots
         self.clock = clock
-        self.caches = [Cache(part, slots, system.register_shape) for part in self.parts]
+        self.caches = self._empty_caches(slots)
         self.free = list(range(slots))[::-1]
-        weight = self.parts[0].output.weight
+        weight = self.transformers[0].output.weight
         self.device, self.dtype = weight.device, weight.dtype
         self.precise = torch.promote_types(self.dtype, torch.float32)  # of settings
         self.counts = Counts()
@@ -99,8 +99,8 @@ class Engine:
             knobs=knobs,
             memory=self.system.Memory(),
             forced=None if forced is None else list(forced),
-            rows=[0] * len(self.parts),
-            encoded=[0] * len(self.parts),
+            rows=[0] * len(self.transformers),
+            encoded=[0] * len(self.transformers),
         )
 
     def close(self, stream: Stream) -> None:
@@ -112,12 +112,12 @@ class Engine:
     def resize(self, slots: int, streams: Sequence[Stream]) -> None:
         """Change the number of slots; `streams` are all open ones, caches shrink to fit them."""
         assert len(streams) <= slots, "every open stream keeps a slot"
-        old, index = self.caches, self._tensor([s.slot for s in streams]).long()
-        self.caches = [Cache(part, slots, self.system.register_shape) for part in self.parts]
+        old, taken = self.caches, self._tensor([s.slot for s in streams]).long()
+        self.caches = self._empty_caches(slots)
         source = max((len(s.source) for s in streams), default=0)
         for n, (cache, before) in enumerate(zip(self.caches, old, strict=True)):
             rows = max((s.rows[n] for s in streams), default=0)
-            cache.copy(before, index, source, rows)
+            cache.copy(before, taken, source, rows)
         for slot, stream in enumerate(streams):
             stream.slot = slot
         self.slots, self.free = slots, list(range(len(streams), slots))[::-1]
@@ -171,15 +171,15 @@ class Engine:
     @torch.inference_mode()
     def round(self, streams: Sequence[Stream]) -> list[Stream]:
         """Run one pass for every stream that can continue; return those that could."""
-        planned: list[list[tuple[Stream, Plan]]] = [[] for _ in self.parts]
+        planned: list[list[tuple[Stream, Plan]]] = [[] for _ in self.transformers]
         for stream in streams:
             plan = self._next_plan(stream)
             if plan is not None:
-                planned[plan.part].append((stream, plan))
-        for part, group in enumerate(planned):
+                planned[plan.transformer_index].append((stream, plan))
+        for index, group in enumerate(planned):
             if group:
-                self._encode(part, [stream for stream, _ in group])
-                self._pass(part, [s for s, _ in group], [p for _, p in group])
+                self._encode(index, [stream for stream, _ in group])
+                self._pass(index, [s for s, _ in group], [p for _, p in group])
         return [stream for group in planned for stream, _ in group]
 
     def _next_plan(self, stream: Stream) -> Plan | None:
@@ -196,44 +196,44 @@ class Engine:
             stream.read = reachable
         return None
 
-    def _encode(self, part: int, streams: Sequence[Stream]) -> None:
+    def _encode(self, index: int, streams: Sequence[Stream]) -> None:
         """Encode what has arrived since the last call; causally, so nothing looks ahead."""
-        new = [s for s in streams if s.encoded[part] < len(s.source)]
+        new = [s for s in streams if s.encoded[index] < len(s.source)]
         if not new:
             return
-        cache, transformer = self.caches[part], self.parts[part]
-        counts = [len(s.source) - s.encoded[part] for s in new]
+        cache, transformer = self.caches[index], self.transformers[index]
+        counts = [len(s.source) - s.encoded[index] for s in new]
         longest = max(len(s.source) for s in new)
         cache.make_room(longest, 0, self.free)
         packing = Packing.of(counts, self.device)
         columns = self._tensor(
             [
-                [t for s in new for t in s.source[s.encoded[part] :]],
+                [t for s in new for t in s.source[s.encoded[index] :]],
                 owners(new, counts),
-                [p for s in new for p in range(s.encoded[part], len(s.source))],
+                [p for s in new for p in range(s.encoded[index], len(s.source))],
             ]
         )
         _, owner, at = columns.unbind()
         tokens, slot, position = packing.lay_out(columns, [PAD, 0, 0])
         remember = cache.encoder.remember(owner, at, self._slot_index(new), longest)
-        states = transformer.encode(tokens, position, packing, longest, remember)
+        hidden = transformer.encode(tokens, position, packing, longest, remember)
         place = cache.source.places(owner, at)
-        for layer, kept in enumerate(transformer.keep(states)):
+        for layer, kept in enumerate(transformer.keep(hidden)):
             cache.source.put(layer, place, kept)
         older = cache.sums.tensors[0][slot[:, 0], position[:, 0]]  # (B, D)
-        sums = packing.unpack(states).cumsum(1) + older[:, None]
+        sums = packing.unpack(hidden).cumsum(1) + older[:, None]
         cache.sums.put(0, cache.sums.places(owner, at + 1), packing.pack(sums))
         for s in new:
-            s.encoded[part] = len(s.source)
+            s.encoded[index] = len(s.source)
         self.counts.encoder_passes += 1
         self.counts.encoder_tokens += sum(counts)
 
-    def _pass(self, part: int, streams: list[Stream], plans: list[Plan]) -> None:
+    def _pass(self, index: int, streams: list[Stream], plans: list[Plan]) -> None:
         """Compute the planned rows of all streams at once, then read or write."""
         for stream, plan in zip(streams, plans, strict=True):
             if plan.drops_earlier_rows:
-                stream.rows[part] = 0
-        output = self._decode(part, streams, plans)
+                stream.rows[index] = 0
+        output = self._decode(index, streams, plans)
         self.counts.passes += 1
         self.counts.rows += sum(output.counts)
         if self.watch is not None:
@@ -244,7 +244,7 @@ class Engine:
         for n, (stream, plan, decision) in enumerate(zip(streams, plans, decisions, strict=True)):
             if isinstance(decision, Write):
                 stream.read = max(stream.read, plan.rows[decision.row].moment)
-                at = stream.rows[part] + decision.row
+                at = stream.rows[index] + decision.row
                 writers.append((n, first_rows[n] + decision.row, at))
             elif stream.source_read:
                 raise UserError(
@@ -254,14 +254,14 @@ class Engine:
             else:
                 stream.waits_for = decision.until
             if isinstance(decision, Write) or not plan.drops_unless_written:
-                stream.rows[part] += len(plan.rows)
+                stream.rows[index] += len(plan.rows)
         if writers:
-            self._write(part, streams, output, writers)
+            self._write(index, streams, output, writers)
 
-    def _place(self, part: int, streams: list[Stream], plans: list[Plan]) -> Placed:
+    def _place(self, index: int, streams: list[Stream], plans: list[Plan]) -> Placed:
         """Assign the planned rows their places in the cache."""
         counts = [len(plan.rows) for plan in plans]
-        starts = [s.rows[part] for s in streams]
+        starts = [s.rows[index] for s in streams]
         used = [start + n for start, n in zip(starts, counts, strict=True)]
         records = self._tensor([row for plan in plans for row in plan.rows])
         tokens, owner, at = self._tensor(
@@ -271,15 +271,15 @@ class Engine:
                 [at for a, b in zip(starts, used, strict=True) for at in range(a, b)],
             ]
         ).unbind()
-        cache = self.caches[part]
+        cache = self.caches[index]
         cache.make_room(0, max(used), self.free)
         cache.describe(owner, at, records)
         return Placed(counts, used, records, tokens, owner, at)
 
-    def _decode(self, part: int, streams: list[Stream], plans: list[Plan]) -> PassOutput:
-        """One decoder pass over the planned rows. -> states (N, D)"""
-        cache, transformer = self.caches[part], self.parts[part]
-        new, slots = self._place(part, streams, plans), self._slot_index(streams)
+    def _decode(self, index: int, streams: list[Stream], plans: list[Plan]) -> PassOutput:
+        """One decoder pass over the planned rows. -> hidden vectors (N, D)"""
+        cache, transformer = self.caches[index], self.transformers[index]
+        new, slots = self._place(index, streams, plans), self._slot_index(streams)
         packing = Packing.of(new.counts, self.device)
         rows = Rows(*packing.lay_out(new.records.T, PADDING))
         moments = [[row.moment for row in plan.rows] for plan in plans]
@@ -311,28 +311,32 @@ class Engine:
         def means() -> Tensor:
             return cache.source_means(new.owner, Rows(*new.records.unbind(1)).moment)
 
-        return PassOutput(out.states, means, new.counts, out.reports, transformer, out.attention)
+        return PassOutput(out.hidden, means, new.counts, out.reports, transformer, out.attention)
 
     def _write(
         self,
-        part: int,
+        index: int,
         streams: list[Stream],
         output: PassOutput,
         writers: list[tuple[int, int, int]],
     ) -> None:
-        """Let streams write: (stream, row of the pass, row of its own) each; only these rows go
-        through the vocabulary, and only they leave registers behind."""
+        """Let streams write, each given as (stream, row of the pass, row in its cache).
+
+        Only these rows go through the vocabulary, and only they leave registers behind.
+        """
         rows = self._tensor([row for _, row, _ in writers])
-        log_prob = at_least_float32(output.transformer.output(output.states[rows])).log_softmax(-1)
+        log_prob = at_least_float32(output.transformer.output(output.hidden[rows])).log_softmax(-1)
         tokens = choose([streams[n] for n, _, _ in writers], log_prob, self.avoids_loops)
         chosen = log_prob.gather(1, self._tensor(tokens)[:, None])[:, 0].tolist()
-        now, cache = self.clock(), self.caches[part]
+        now, cache = self.clock(), self.caches[index]
         cache.mark_written([(streams[n].slot, at) for n, _, at in writers])
         if cache.registers:
-            index = self._tensor([n for n, _, _ in writers])
+            chosen_streams = self._tensor([n for n, _, _ in writers])
             new = [report.register for report in output.reports]
             slots = self._tensor([streams[n].slot for n, _, _ in writers])
-            cache.put_registers(slots, [value[index] for value in new if value is not None])
+            cache.put_registers(
+                slots, [value[chosen_streams] for value in new if value is not None]
+            )
         for (n, _, _), token, value in zip(writers, tokens, chosen, strict=True):
             stream = streams[n]
             stream.target.append(token)
@@ -350,6 +354,11 @@ class Engine:
         limit = LENGTH_FACTOR * stream.read + LENGTH_EXTRA
         return stream.target[-1] == EOS or len(stream.target) >= limit
 
+    def _empty_caches(self, slots: int) -> list[Cache]:
+        """One per Transformer."""
+        shape = self.system.register_shape
+        return [Cache(transformer, slots, shape) for transformer in self.transformers]
+
     def _tensor(self, values: Sequence[object]) -> Tensor:
         return torch.tensor(values, device=self.device)
 
@@ -361,7 +370,7 @@ class Engine:
 
 @lru_cache(maxsize=256)  # most passes repeat the values of an earlier one
 def per_stream(values: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
-    """One value per stream, to be read only. -> (B,)"""
+    """One value per stream; read-only, because the tensor is shared. -> (B,)"""
     return torch.tensor(values, dtype=dtype, device=device)
 
 

@@ -77,11 +77,13 @@ class Live:
         if self._began_at is None:
             self._began_at = self.engine.clock()
         if len(word) > MAX_WORD_CHARACTERS:
-            word = word[:MAX_WORD_CHARACTERS]  # nor is more of it kept
+            word = word[:MAX_WORD_CHARACTERS]  # more of it is not even kept
             message = f"A word is too long: its first {MAX_WORD_CHARACTERS} characters are read."
             self._notices.append(Notice(self.number, self.seconds, "long_word", message))
         tokens = self.tokenizers[0].encode(word)[: self.max_tokens - 1]
-        self._heard.append(Word(word, tuple(tokens) or (UNK,), spoken))  # every word is a word
+        self._heard.append(
+            Word(word, tuple(tokens) or (UNK,), spoken)
+        )  # a word without tokens is unknown, not lost
         self.words_heard += 1
 
     def end(self, reason: str) -> None:

@@ -22,8 +22,8 @@ def record_of(
 ) -> Record:
     """The record of a stream that was given `source`.
 
-    `word_starts` are the first tokens of its words, where they are not those that the tokenizer
-    gives for the words as they stand.  If the model itself ended the sentence, its source is the
+    `word_starts` are the first tokens of its words, where the stream was given other tokens than
+    the tokenizer's for these words.  If the model itself ended the sentence, its source is the
     first `own` tokens and an end token that nobody sent: its arrival is that of the token in its
     place, or the last write.
     """
@@ -40,11 +40,7 @@ def record_of(
         source_tokens=[source_tokenizer.piece(t) for t in tokens],
         target_tokens=[target_tokenizer.piece(t) for t in stream.target],
         reads=[min(read, J) for read in stream.reads],
-        source_word_ends=(
-            _word_ends(tokens, source_tokenizer, source)
-            if word_starts is None
-            else _ends_before(word_starts, tokens)
-        ),
+        source_word_ends=_word_ends(tokens, source_tokenizer, source, word_starts),
         target_word_ends=word_ends(target_tokenizer, stream.target),
         target_word_outs=word_outs(target_tokenizer, stream.target),
         confidences=[list(seen.values()) for seen in states],
@@ -62,17 +58,14 @@ def _clipped(seen: Mapping[int, float], read: int, most: int) -> dict[int, float
     return {**found, min(read, most): seen[read]} if read in seen else found
 
 
-def _ends_before(starts: Sequence[int], tokens: Sequence[int]) -> list[int]:
-    """Index of the last token of each word, from the first ones; a last end token is no word's."""
+def _word_ends(
+    tokens: Sequence[int], tokenizer: Tokenizer, source: str, starts: Sequence[int] | None
+) -> list[int]:
+    """Index of the last token of each source word; an end token belongs to none. -> (words,)"""
     arrived = len(tokens) - int(tokens[-1:] == [EOS])
+    if starts is None:
+        *starts, total = accumulate((len(tokenizer.encode(w)) for w in source.split()), initial=0)
+        if total != arrived:
+            # the last resort: an unknown piece may look like the end of a word
+            return word_ends(tokenizer, tokens)
     return [end - 1 for end in (*starts[1:], arrived)] if starts else []
-
-
-def _word_ends(tokens: Sequence[int], tokenizer: Tokenizer, source: str) -> list[int]:
-    """Index of the last token of each source word; (words,)."""
-    # Splitting by pieces is the last resort: an unknown piece may look like the end of a word.
-    ends = [end - 1 for end in accumulate(len(tokenizer.encode(w)) for w in source.split())]
-    arrived = len(tokens) - int(tokens[-1:] == [EOS])
-    if (ends[-1] + 1 if ends else 0) == arrived:
-        return ends
-    return word_ends(tokenizer, tokens)

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from hmt.errors import UserError
-from hmt.limits import MOST_PARTS
+from hmt.limits import MOST_TRANSFORMERS
 from hmt.model.dims import Dims
 from hmt.model.rows import Row, Rows, same_lag_bias
 from hmt.model.transformer import Transformer
@@ -38,8 +38,8 @@ class AdaptiveConfig:
     label_smoothing: float = 0.1
 
     def __post_init__(self) -> None:
-        if len(self.lags) > MOST_PARTS:
-            raise UserError(f"lags has {len(self.lags)} numbers: give at most {MOST_PARTS}.")
+        if len(self.lags) > MOST_TRANSFORMERS:
+            raise UserError(f"lags has {len(self.lags)} numbers: give at most {MOST_TRANSFORMERS}.")
 
 
 @dataclass(frozen=True)
@@ -102,19 +102,19 @@ class Adaptive(TokenSystem[AdaptiveConfig, AdaptiveKnobs, Computed]):
                 )
         made = cls(AdaptiveConfig(dims, lags, models[0].config.label_smoothing))
         made.to(models[0].transformer.output.weight)  # its precision and device
-        for part, model in zip(made.parts, models, strict=True):
-            part.load_state_dict(model.transformer.state_dict())
+        for transformer, model in zip(made.transformers, models, strict=True):
+            transformer.load_state_dict(model.transformer.state_dict())
         return made
 
     @property
-    def parts(self) -> list[Transformer]:
+    def transformers(self) -> list[Transformer]:
         return [self.transformer, *self.others]
 
     def default_knobs(self) -> dict[str, object]:
         lags = self.config.lags
         return {"k_min": min(lags), "k_max": max(lags)} if lags else {}
 
-    def part(self, k: int) -> int:
+    def nearest(self, k: int) -> int:
         """Index of the model that serves lag k: the one trained at the nearest lag."""
         lags = self.config.lags or (k,)
         return min(range(len(lags)), key=lambda n: (abs(lags[n] - k), lags[n]))
@@ -124,7 +124,7 @@ class Adaptive(TokenSystem[AdaptiveConfig, AdaptiveKnobs, Computed]):
     def forward_lag(self, batch: Batch, k: int) -> TokenPass:
         """M_k on its own wait-k spans."""
         moments = scheduled(batch, lambda token: k + token - 1)
-        return self.forward_at(batch, moments, part=self.part(k))
+        return self.forward_at(batch, moments, transformer_index=self.nearest(k))
 
     def loss(self, batch: Batch, knobs: AdaptiveKnobs) -> Loss:
         """The mean over all lags: nothing is trained, so no lag is preferred."""
@@ -162,7 +162,7 @@ class Adaptive(TokenSystem[AdaptiveConfig, AdaptiveKnobs, Computed]):
         missing = range(stream.memory.get(k, 0) + 1, token + 1)
         rows = [Row(i, min(k + i - 1, stream.read), lag=k) for i in missing]
         # M_{k_max} may be asked once more when the source has ended: see `decide_one`.
-        return Plan(rows, part=self.part(k), drops_unless_written=k == knobs.k_max)
+        return Plan(rows, transformer_index=self.nearest(k), drops_unless_written=k == knobs.k_max)
 
     def top(self, output: PassOutput) -> tuple[list[int], list[float]]:
         """The most probable next token of each stream, and its probability."""

@@ -46,8 +46,8 @@ def mean_loss(losses: Sequence[Loss]) -> Loss:
 class PassOutput:
     """What one pass over the rows of several streams computed."""
 
-    states: Tensor  # (N, D)
-    means: Callable[[], Tensor]  # (N, D) mean of the source states each row has seen
+    hidden: Tensor  # (N, D) the decoder's vectors
+    means: Callable[[], Tensor]  # (N, D) mean of the encoded source that each row has seen
     counts: list[int]  # rows per stream; they stand one after another
     reports: Sequence[Report]  # of the cross-attention, per layer
     transformer: Transformer
@@ -55,8 +55,8 @@ class PassOutput:
 
     def last_rows(self) -> Tensor:
         """The last row of each stream. (streams, D)"""
-        ends = torch.tensor(self.counts, device=self.states.device).cumsum(0) - 1
-        return self.states[ends]
+        ends = torch.tensor(self.counts, device=self.hidden.device).cumsum(0) - 1
+        return self.hidden[ends]
 
     def reported(self, kind: type[ReportT]) -> list[ReportT]:
         """The layers' reports, which the system knows to be of this kind."""
@@ -76,13 +76,13 @@ class System(nn.Module, Generic[ConfigT, KnobsT, MemoryT]):
     config: ConfigT
 
     @property
-    def parts(self) -> list[Transformer]:
+    def transformers(self) -> list[Transformer]:
         """The Transformers that can compute rows, usually just one."""
         return [self.transformer]
 
     @property
     def register_shape(self) -> tuple[int, ...] | None:
-        """Shape of the state that each cross-attention carries between passes: pointers, a sum."""
+        """Shape of what each cross-attention carries between passes: pointers, a sum."""
         return None
 
     def attention_setting(self, knobs: KnobsT) -> float:

@@ -104,7 +104,7 @@ class Gaussian(CrossAttention):
         """exp(v_p tanh(W_p z)) > 0 of the scaled query z; about 1 at first. (N, D) -> (N, 1)"""
         z = query * (query.shape[-1] // self.heads) ** -0.5
         exponent = at_least_float32(self.step(torch.tanh(self.hidden(z))))
-        # a larger step would overflow, and goes beyond the farthest position as it is
+        # a larger step would overflow, and this one already passes the farthest position
         return exponent.clamp(max=math.log(FARTHEST)).exp()
 
 

@@ -3,10 +3,10 @@
 Shapes: B sentences, I target tokens, J source tokens (moments), N cells of the batch, D width.
 
 In cell (i, j) - about to produce y_i, having read j source tokens - the model reads or writes.
-Training sums over all paths through this lattice.  The state of a cell is that of a decoder whose
-whole target prefix sees the first j source tokens: a *column* is a sentence of its own, and after
-a READ the prefix is computed again.  The authors' code is not public: what is known of it is the
-sum over all policies and the Poisson prior on delays; the rest is a reconstruction.
+Training sums over all paths through this lattice.  In a cell the whole target prefix sees the first
+j source tokens: a *column* is a sentence of its own, and after a READ the prefix is computed again.
+The authors' code is not public: what is known of it is the sum over all policies and the Poisson
+prior on delays; the rest is a reconstruction.
 """
 
 from collections.abc import Sequence
@@ -117,12 +117,12 @@ class GSiMT(System[GSiMTConfig, GSiMTKnobs, GSiMTMemory]):
         computed = (moment >= first[:, None]) & (moment <= batch.source_length[:, None, None])
         computed = computed & real_tokens(batch.target_length, steps)[:, None]
         source = self.transformer.encode_batch(batch.source, batch.source_length)
-        states = self.decode_columns(batch, source, computed)  # (N, D)
+        hidden = self.decode_columns(batch, source, computed)  # (N, D)
         exists = computed & (moment <= last[:, None])
         chosen = exists[computed]
         target = batch.target[:, None].expand(-1, width, -1)
-        gold, mean = gold_log_prob(states[chosen], self.transformer.output.weight, target[exists])
-        confidence = self.write(states)[chosen, 0].to(gold.dtype)
+        gold, mean = gold_log_prob(hidden[chosen], self.transformer.output.weight, target[exists])
+        confidence = self.write(hidden)[chosen, 0].to(gold.dtype)
 
         def lay(values: Tensor, empty: float) -> Tensor:
             full = torch.full(exists.shape, empty, dtype=values.dtype, device=values.device)
@@ -134,7 +134,7 @@ class GSiMT(System[GSiMTConfig, GSiMTKnobs, GSiMTMemory]):
         )  # fmt: skip
 
     def decode_columns(self, batch: Batch, source: Tensor, computed: Tensor) -> Tensor:
-        """States of the rows marked in (B, J, I). -> (N, D), in that order
+        """Hidden vectors of the rows marked in (B, J, I). -> (N, D), in that order
 
         Beside the source the rows of a sentence stand in one rectangle, B x (J I); for
         self-attention each column is a sentence of its own, (B J) x I.
@@ -156,7 +156,7 @@ class GSiMT(System[GSiMTConfig, GSiMTKnobs, GSiMTMemory]):
             row_packing=Packing(size * width, steps, index),
         )
         tokens = batch.inputs[:, None].expand(-1, width, -1)[computed]
-        return self.transformer.decode(tokens, self.transformer.read(source), at).states
+        return self.transformer.decode(tokens, self.transformer.read(source), at).hidden
 
     def loss(self, batch: Batch, knobs: GSiMTKnobs) -> Loss:
         cells = self.forward_cells(batch)

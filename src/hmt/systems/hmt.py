@@ -183,16 +183,16 @@ class HMT(System[HMTConfig, HMTKnobs, HMTMemory]):
 
     def forward_states(self, batch: Batch, knobs: HMTKnobs) -> States:
         """One pass over all states of a batch (Eq. 1 to 5)."""
-        table, source, states = self.decode_states(batch, knobs)
+        table, source, hidden = self.decode_states(batch, knobs)
         moments = batch.source.shape[1]
         seen = source.cumsum(1) / torch.arange(1, moments + 1, device=source.device)[:, None]
-        confidence = self.confidence(states, seen[table.sentence, table.moment - 1])
-        gold, mean = self.translation(states, batch.target[table.sentence, table.token])
+        confidence = self.confidence(hidden, seen[table.sentence, table.moment - 1])
+        gold, mean = self.translation(hidden, batch.target[table.sentence, table.token])
         shape = (*batch.target.shape, moments)
         return States(table, confidence.to(gold.dtype), gold, mean, shape)
 
     def decode_states(self, batch: Batch, knobs: HMTKnobs) -> tuple[StateTable, Tensor, Tensor]:
-        """The table of states, the encoded source, the decoded states. -> (B, J, D), (N, D)"""
+        """The table of states, the encoded source, the hidden vectors. -> (B, J, D), (N, D)"""
         if knobs.attention == "selected":
             raise UserError('attention "selected" exists at inference only; use multiple or max.')
         size, steps = batch.target.shape
@@ -211,17 +211,17 @@ class HMT(System[HMTConfig, HMTKnobs, HMTMemory]):
         return (
             table,
             source,
-            self.transformer.decode(tokens, self.transformer.read(source), at).states,
+            self.transformer.decode(tokens, self.transformer.read(source), at).hidden,
         )
 
-    def translation(self, states: Tensor, gold: Tensor) -> tuple[Tensor, Tensor]:
+    def translation(self, hidden: Tensor, gold: Tensor) -> tuple[Tensor, Tensor]:
         """Eq. 4: log p(y_i | state), and the mean over all tokens. (N, D), (N,) -> (N,) twice"""
-        return gold_log_prob(states, self.transformer.output.weight, gold)
+        return gold_log_prob(hidden, self.transformer.output.weight, gold)
 
-    def confidence(self, states: Tensor, means: Tensor) -> Tensor:
-        """Eq. 5: logit of c_{i,t} from a state and its source mean. (N, D) twice -> (N,)"""
-        w_state, w_mean = self.selection.weight[0].chunk(2)
-        return states @ w_state + means @ w_mean
+    def confidence(self, hidden: Tensor, means: Tensor) -> Tensor:
+        """Eq. 5: logit of c_{i,t}, from a row and the mean of its source. (N, D) twice -> (N,)"""
+        w_hidden, w_mean = self.selection.weight[0].chunk(2)
+        return hidden @ w_hidden + means @ w_mean
 
     def loss(self, batch: Batch, knobs: HMTKnobs) -> Loss:
         """Eq. 11: the HMM loss, plus latency and state losses by their weights. -> (B,)"""
@@ -244,10 +244,10 @@ class HMT(System[HMTConfig, HMTKnobs, HMTMemory]):
         A state is correct (1, else 0) if its most probable token is the given one.
         """
         states = self.forward_states(batch, knobs)
-        decoded = self.decode_states(batch, knobs)[2]
+        hidden = self.decode_states(batch, knobs)[2]
         table = states.table
         is_last = table.moment == table.last[table.sentence, table.token]
-        best = best_token(decoded, self.transformer.output.weight)
+        best = best_token(hidden, self.transformer.output.weight)
         columns = {
             "moments": table.moment,
             "confidence": states.confidence.sigmoid().masked_fill(is_last, 1.0),
@@ -304,7 +304,7 @@ class HMT(System[HMTConfig, HMTKnobs, HMTMemory]):
         self, streams: Sequence[HMTStream], plans: Sequence[Plan], output: PassOutput
     ) -> list[Read | Write]:
         """Write at the first confident moment that is not before the last write (Algorithm 1)."""
-        confidence = self.confidence(output.states, output.means()).sigmoid().tolist()
+        confidence = self.confidence(output.hidden, output.means()).sigmoid().tolist()
         decisions: list[Read | Write] = []
         start = 0
         for stream, plan in zip(streams, plans, strict=True):

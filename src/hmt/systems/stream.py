@@ -26,7 +26,7 @@ class Plan:
     """Rows of one stream to compute in the next pass."""
 
     rows: list[Row]
-    part: int = 0  # which of the system's Transformers computes them
+    transformer_index: int = 0  # which of the system's Transformers computes them
     drops_unless_written: bool = False  # the rows are kept only if this pass ends in a write
     drops_earlier_rows: bool = False  # the stream's cached rows will never be looked at again
 
@@ -53,8 +53,8 @@ class Stream(Generic[KnobsT, MemoryT]):
     written_at: list[float] = field(default_factory=list)
     states: list[dict[int, float]] = field(default_factory=list)  # per token: moment -> confidence
     target_ended: bool = False  # nothing more will be written
-    rows: list[int] = field(default_factory=list)  # rows cached, per part
-    encoded: list[int] = field(default_factory=list)  # source tokens encoded, per part
+    rows: list[int] = field(default_factory=list)  # rows cached, per Transformer
+    encoded: list[int] = field(default_factory=list)  # source tokens encoded, per Transformer
 
     @property
     def source_read(self) -> bool:

@@ -27,7 +27,7 @@ ALL = 2**30  # more source tokens than any sentence has
 class TokenPass:
     """A teacher-forced pass: packed rows in order of sentence and token."""
 
-    states: Tensor  # (N, D)
+    hidden: Tensor  # (N, D)
     is_real: Tensor  # (B, I) False where the target is padding
     reports: list[Report]  # of the cross-attention, per layer
     transformer: Transformer
@@ -77,10 +77,10 @@ class TokenSystem(System[ConfigT, KnobsT, MemoryT]):
         moments: Tensor,
         setting: float = 0.0,
         is_streaming: bool = False,
-        part: int = 0,
+        transformer_index: int = 0,
     ) -> TokenPass:
         """All rows of a batch in one pass, each seeing the source up to its moment (B, I)."""
-        transformer = self.parts[part]
+        transformer = self.transformers[transformer_index]
         size, steps = batch.target.shape
         index = torch.arange(steps, device=batch.target.device)
         is_real = index < batch.target_length[:, None]
@@ -103,12 +103,12 @@ class TokenSystem(System[ConfigT, KnobsT, MemoryT]):
             is_streaming=is_streaming,
         )
         out = transformer.decode(batch.inputs[is_real], transformer.read(source), at)
-        return TokenPass(out.states, is_real, out.reports, transformer)
+        return TokenPass(out.hidden, is_real, out.reports, transformer)
 
     def gold(self, batch: Batch, done: TokenPass) -> tuple[Tensor, Tensor]:
         """log p(y_i) of each row and the mean over the vocabulary. -> (N,) twice"""
         gold = batch.target[done.is_real]
-        return gold_log_prob(done.states, done.transformer.output.weight, gold)
+        return gold_log_prob(done.hidden, done.transformer.output.weight, gold)
 
     def cross_entropy(self, batch: Batch, done: TokenPass) -> Tensor:
         """Label-smoothed negative log-likelihood of each sentence. -> (B,)"""

@@ -1,4 +1,4 @@
-"""Encoding and filtering pairs in blocks, on several cores, with flat memory."""
+"""Encoding and filtering pairs in blocks, on several cores, in constant memory."""
 
 import os
 from collections import deque

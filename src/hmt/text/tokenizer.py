@@ -37,7 +37,7 @@ CONTINUES = "@@"
 SCAFFOLD = "<scaffold>"
 # About 60 MB of remembered words; natural text repeats nearly all of its words within that.
 REMEMBERED_WORDS = 200_000
-REMEMBERED_CHARACTERS = 100  # a longer "word" hardly ever comes again
+REMEMBERED_CHARACTERS = 100  # a longer "word" hardly ever occurs again
 
 
 class Tokenizer:

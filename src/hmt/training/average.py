@@ -18,7 +18,7 @@ def average_models(
 ) -> list[str]:
     """Average a run's last snapshots, or several model directories; return what was averaged.
 
-    In half precision the file is half as large; models compute in single precision all the same.
+    In half precision the file is half as large; models still compute in single precision.
     """
     refuse_occupied(output)
     configs = [read_config(path) for path in paths]

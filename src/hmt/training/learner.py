@@ -84,8 +84,8 @@ def composed(model: Model, data: RunData) -> System:
 
 def compile_layers(system: System) -> None:
     """Compile the layers, which are the same for every system and any batch shape."""
-    for part in system.parts:
-        for layer in (*part.encoder, *part.decoder):
+    for transformer in system.transformers:
+        for layer in (*transformer.encoder, *transformer.decoder):
             layer.compile(dynamic=True)
 
 

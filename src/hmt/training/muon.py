@@ -33,7 +33,7 @@ def orthogonal(matrices: Tensor) -> Tensor:
 
 
 class Muon(torch.optim.Optimizer):
-    """Updates matrices; those that are stored in one are made orthogonal each by itself."""
+    """Updates matrices; where several are stored in one, each is made orthogonal by itself."""
 
     def __init__(self, matrices: Iterable[Stacked], lr: float, weight_decay: float):
         groups = [{"params": [matrix], "stacked": stacked} for matrix, stacked in matrices]
@@ -41,7 +41,7 @@ class Muon(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
-        """One update from the gradients that are there."""
+        """One update, from the gradients that exist."""
         for group in self.param_groups:
             (matrix,) = group["params"]
             state = self.state[matrix]

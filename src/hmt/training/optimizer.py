@@ -47,7 +47,11 @@ def autocast(training: Training, device: torch.device) -> torch.autocast:
 
 def matrices_of_layers(system: System) -> Iterator[Stacked]:
     """The matrices that Muon updates, each with the number of projections stacked in it."""
-    layers = (layer for part in system.parts for layer in (*part.encoder, *part.decoder))
+    layers = (
+        layer
+        for transformer in system.transformers
+        for layer in (*transformer.encoder, *transformer.decoder)
+    )
     for layer in layers:
         for name, module in layer.named_modules():
             if isinstance(module, nn.Linear) and module.weight.requires_grad:

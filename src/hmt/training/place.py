@@ -55,7 +55,7 @@ def _is_run(directory: Path) -> bool:
 
 
 def _is_hardly_begun(directory: Path) -> bool:
-    """Whether there is nothing, or only what a run killed right at its start leaves."""
+    """Whether there is nothing, or only what a run that was killed at its very start leaves."""
     folder = directory / "training"
     inside = [p for p in directory.rglob("*") if p != folder]
     return all(

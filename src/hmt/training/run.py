@@ -215,7 +215,7 @@ def report_taken(names: tuple[list[str], list[str]], where: str) -> None:
     """Report which weights are newly initialised and which were not used."""
     fresh, unused = names
     logger.info(
-        "Weights of %s taken over; fresh: %s; not used: %s.",
+        "Weights taken from %s; newly initialised: %s; not used: %s.",
         where,
         ", ".join(fresh) or "none",
         ", ".join(unused) or "none",

@@ -20,7 +20,7 @@ KEPT = {"adam": ("step", "exp_avg", "exp_avg_sq"), "muon": ("momentum",)}
 
 
 def check_sound(content: dict[str, Any], file_bytes: int) -> None:
-    """Raise any error for what no run writes; `file_bytes` is the size of the whole file."""
+    """Raise an error of any kind for what no run writes; `file_bytes` is the size of the file."""
     position, recipe, system = content["position"], content["recipe"], content["system"]
     counts = {name: position.get(name, 0) for name in COUNTS}
     _require(all(type(count) is int and 0 <= count < 2**53 for count in counts.values()))

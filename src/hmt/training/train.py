@@ -27,7 +27,7 @@ logger = logging.getLogger("hmt.training")
 
 @dataclass(frozen=True)
 class Progress:
-    """Given to `report` after every update, for a progress bar."""
+    """Passed to `report` after every update, for a progress bar."""
 
     step: int
     updates: int  # of the whole recipe

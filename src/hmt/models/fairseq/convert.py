@@ -21,7 +21,7 @@ from hmt.text.tokenizer import Tokenizer, bpe_tokenizer_from_codes, word_tokeniz
 
 log = logging.getLogger(__name__)
 
-# Row 0 means "do not select", row 1 "select"; its input is [state : mean of the source states].
+# Row 0 means "do not select", row 1 "select"; its input is [hidden : mean of the encoded source].
 SELECTION = "decoder.transition_proj.weight"
 # Settings in which wait-k models of that time store their k.
 LAGS = ("waitk_lagging", "waitk")
@@ -136,7 +136,7 @@ def _is_piece(symbol: str) -> bool:
 def _check_sizes(
     system: System, dictionaries: tuple[list[str], list[str]], files: tuple[Path, Path], path: Path
 ) -> None:
-    dims = system.parts[0].dims
+    dims = system.transformers[0].dims
     sizes = dims.source_vocabulary, dims.target_vocabulary
     for side, symbols, file, rows in zip(
         ("source", "target"), dictionaries, files, sizes, strict=True
