@@ -1,8 +1,6 @@
 """The paper by one command: a tiny plan on the toy language, interrupted, resumed, reported."""
 
 import contextlib
-import gzip
-import json
 import re
 import shutil
 import signal
@@ -16,117 +14,45 @@ from pathlib import Path
 
 import pytest
 from command_line import contents
+from paper_world import (
+    LINE,
+    everything,
+    here,
+    ledger_of,
+    make,
+    options,
+    put_points,
+    put_test,
+    reported,
+    steps_of,
+    world,
+    write_recipe,
+)
 
-from hmt import toy
 from hmt.cli import run as command
 from hmt.cli.paper import Lines
 from hmt.errors import UserError
 from hmt.paper.blocks import Picture, Section, Table, Text
-from hmt.paper.markdown import write_markdown
 from hmt.paper.pace import pace
-from hmt.paper.page import write_page
 from hmt.paper.parts import ORDER, PARTS
 from hmt.paper.parts.ablations import Outcome, levels, verdict
-from hmt.paper.parts.comparison import Comparison, above
+from hmt.paper.parts.comparison import above
 from hmt.paper.parts.main import TIME, UPDATES
 from hmt.paper.plan import (
     DONE,
     OPEN,
     STALE,
-    Ledger,
     Part,
     Place,
-    Step,
     chosen,
-    ordered,
     planned,
 )
-from hmt.paper.report import build
 from hmt.paper.running import in_a_process, run
 from hmt.paper.runs import is_finished, stated_seconds, training_seconds
 from hmt.systems import SYSTEMS
 from hmt.training.recipe import load_recipe
 
-RECIPE = """\
-# Cost: about 2 minutes of one core.
-output = "elsewhere"
-data.directory = "elsewhere"
-model.system = "{system}"
-{more}
-
-[model.config.dims]
-width = 16
-ffn = 16
-heads = 2
-encoder_layers = 1
-decoder_layers = 1
-share_embeddings = {shared}
-
-[training]
-updates = {updates}
-batch_tokens = 400
-warmup = 2
-save_every = 2
-keep = 2
-average_last = 2
-log_every = 2
-threads = 1
-"""
-COMPOSED = """\
-# Cost: about 5 seconds.
-output = "elsewhere"
-data.directory = "elsewhere"
-model = {system = "adaptive", models = ["elsewhere"], knobs = {k_min = 1, k_max = 9}}
-"""
 PATIENCE_SECONDS = 400  # of a machine that is busy with other things
-HMT = "model.config.lower = [1, 3]\nmodel.config.states = 4"
-
-
-def write_text(folder: Path, names: Sequence[str], ends: tuple[str, str], count: int) -> None:
-    """Toy sentences under the names of a corpus; a name that ends in .gz is packed."""
-    for seed, name in enumerate(names):
-        plain = name.removesuffix(".gz")
-        several = count if plain.startswith("train") else 6
-        for path, end in zip(toy.write(folder, plain, several, seed), ends, strict=True):
-            content = path.read_bytes()
-            path.unlink()
-            packed = gzip.compress(content) if plain != name else content
-            (folder / f"{plain}.{end}{'.gz' if plain != name else ''}").write_bytes(packed)
-
-
-def write_recipe(path: Path, system: str, more: str = "", updates: int = 4) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    shared = "false" if path.parent.name == "iwslt15" else "true"
-    more = more or (HMT if system == "hmt" else "")
-    text = RECIPE.format(system=system, more=more, updates=updates, shared=shared)
-    path.write_text(COMPOSED if system == "adaptive" else text)
-
-
-def world(folder: Path, count: int = 200) -> Place:
-    """Text under the names of the benchmarks, and tiny recipes."""
-    data, recipes = folder / "text", folder / "recipes"
-    german, english, vietnamese = "de", "en", "vi"
-    write_text(data, ("train.gz", "val", "test_2016_flickr"), (german, english), count)
-    texts = {name: folder / name for name in ("europarl", "newstest", "iwslt15")}
-    write_text(texts["europarl"], ("train.gz", "dev"), (german, english), count)
-    write_text(texts["newstest"], ("newstest2013", "newstest2015"), (german, english), count)
-    talks = ("train30k.gz", "tst2012.noapos", "tst2013.noapos")
-    write_text(texts["iwslt15"], talks, (english, vietnamese), count)
-    for name in (*SYSTEMS, "ablations/hmt"):
-        write_recipe(recipes / "multi30k" / f"{name}.toml", name.split("/")[-1])
-    write_recipe(recipes / "multi30k" / "gma-drawn.toml", "gma", "model.config.delta = [0.5, 3.0]")
-    for corpus in ("europarl", "iwslt15"):
-        for name in ("hmt", "multipath", "full", "itst", "adaptive"):
-            write_recipe(recipes / corpus / f"{name}.toml", name)
-    return Place(
-        folder / "runs",
-        data,
-        folder / "results",
-        recipes / "multi30k",
-        texts,
-        pieces=300,
-        updates=4,
-    )
 
 
 @pytest.fixture
@@ -153,38 +79,13 @@ def done(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     return Place(Path("runs"), Path("text"), Path("results"), recipes, pieces=300)
 
 
-def parts(*names: str) -> list[Part]:
-    return chosen(PARTS, names)
-
-
-def steps_of(place: Place, *names: str) -> list[Step]:
-    return ordered(step for part in parts(*names) for step in part.steps(place))
-
-
-def here(words: Sequence[str], log: Path, tick: Callable[[], None]) -> int:
-    """Run a command in this process: quicker than to start Python for each."""
-    tick()
-    log.write_text("hmt: said last\n")
-    return command(list(words))
-
-
-def ledger_of(place: Place) -> Ledger:
-    return Ledger(place.output / "steps")
-
-
-def make(place: Place, *names: str, execute=here, **options) -> dict[str, str]:
-    steps = steps_of(place, *names)
-    outcomes = run(steps, ledger_of(place), place.output / "logs", Lines(), execute, **options)
-    return {outcome.step.name: outcome.status for outcome in outcomes}
-
-
 def test_a_plan_runs_to_its_end_and_reports_what_it_found(done: Place, tmp_path: Path) -> None:
     names = ("accuracy", "selection", "cases", "hmm-loss")
     place = replace(done, output=done.output.resolve())  # some steps are of another folder now
     found = make(place, *names)
     assert set(found.values()) == {"ran", "done"}, found
     assert make(place, *names) == dict.fromkeys(found, "done"), "nothing is done twice"
-    report = build(place, PARTS, ledger_of(place))
+    report = reported(place, path=tmp_path / "docs" / "paper.md")
     states = {chapter.part.name: chapter for chapter in report.chapters}
     assert states["selection"].state == "whole" and states["speed"].state == "missing"
     assert states["scratch"].state == "3 of 8 steps" and states["main"].state == "missing"
@@ -192,8 +93,6 @@ def test_a_plan_runs_to_its_end_and_reports_what_it_found(done: Place, tmp_path:
     assert "here hmt has" in states["scratch"].section.verdict, "one system alone is shown"
     assert [type(block) for block in states["scratch"].section.blocks] == [Picture, Table, Text]
     assert states["speed"].section.missing == ["speed"]
-    write_markdown(report, tmp_path / "docs" / "paper.md")
-    write_page(report, tmp_path / "docs" / "paper.html")
     text = (tmp_path / "docs" / "paper.md").read_text()
     page = (tmp_path / "docs" / "paper.html").read_text()
     for link in re.findall(r"!\[.*?\]\((.*?)\)", text):
@@ -329,12 +228,6 @@ def test_a_killed_plan_takes_its_training_with_it(place: Place, tmp_path: Path) 
     assert (place.runs / "hmt" / "training" / "state.pt").exists(), "it saved itself first"
 
 
-def options(place: Place) -> list[str]:
-    """The places as options of the command."""
-    names = ("runs", "data", "output", "recipes")
-    return [word for name in names for word in (f"--{name}", str(getattr(place, name)))]
-
-
 def test_dry_run_and_subsets(place: Place, capfd: pytest.CaptureFixture[str]) -> None:
     words = ["paper", "--dry-run", *options(place)]
     assert command(words) == 0
@@ -347,13 +240,6 @@ def test_dry_run_and_subsets(place: Place, capfd: pytest.CaptureFixture[str]) ->
     assert re.search(r"to do +2 min  train full", out), "the cost in the recipe's head"
     assert command([*words, "nothing"]) == 2
     assert "choose from ablations, accuracy" in capfd.readouterr().err
-
-
-def everything(folder: Path) -> Place:
-    """The real recipes, and an empty folder for all else."""
-    recipes = Path(__file__).resolve().parents[2] / "recipes" / "multi30k"
-    options = {option for part in PARTS for option in part.texts}
-    return Place(folder, folder, folder, recipes, dict.fromkeys(options, folder), seeds=(1, 2))
 
 
 def test_the_real_plan_names_recipes_that_exist(tmp_path: Path) -> None:
@@ -419,9 +305,7 @@ def test_report_escapes_what_sentences_hold(place: Place, tmp_path: Path) -> Non
     picture.write_text("<svg/>")
     blocks = (Text("<b>&"), Table(("a|b",), (("<i>",),)), Picture(picture, '"><script>'))
     part = Part("x", "T <1>", "theirs", lambda place: (), lambda place: Section(blocks, "<u>"))
-    report = build(place, [part], ledger_of(place))
-    write_page(report, tmp_path / "r.html")
-    write_markdown(report, tmp_path / "r.md")
+    reported(place, [part], path=tmp_path / "r.md")
     page = (tmp_path / "r.html").read_text()
     assert not re.search(r"<(b|i|u|script)>", page)
     markdown = (tmp_path / "r.md").read_text()
@@ -480,33 +364,6 @@ def test_what_shows_most_comes_first(tmp_path: Path) -> None:
     again = [name for name in names if name.startswith("train ") and name.endswith("-2")]
     assert {"train start-2", "train equal-updates/multipath-2"} <= set(again)
     assert "train equal-updates/wait-9-2" not in names, "HMT and two others have several seeds"
-
-
-def put_points(place: Place, folder: str, points: Sequence[tuple[dict, float, float]]) -> None:
-    """Results as `hmt evaluate` leaves them: settings, AL, BLEU."""
-    written = [
-        {
-            "settings": settings,
-            "quality": {"bleu": quality},
-            "latency": {"token": {"AL": latency}},
-            "intervals": {"quality": {"bleu": [quality - 1, quality + 1]}},
-        }
-        for settings, latency, quality in points
-    ]
-    path = place.output / folder / "scores.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({"format": 1, "points": written}))
-
-
-def put_test(place: Place, comparison: Comparison, label: str, gain: float, p: float) -> None:
-    found = {"first": label, "second": "hmt", "difference": gain, "p": p, "range": [1.0, 3.0]}
-    found |= {"interval": [gain - 1, gain + 1], "latency": "token.AL"}
-    path = place.output / comparison.folder / f"against-{label}" / "rivals.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({"differences": [found]}))
-
-
-LINE = [({"lower": 1}, 1.0, 30.0), ({"lower": 3}, 3.0, 34.0)]
 
 
 def test_a_comparison_shows_what_there_is(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from hmt.errors import UserError
 from hmt.models.directory import read_config
 from hmt.training.journal import LOG
-from hmt.training.recipe import Recipe, load_recipe
+from hmt.training.recipe import Recipe, load_recipe, parse_recipe
 
 UNITS = {"second": 1, "minute": 60, "hour": 3600}
 COST = re.compile(r"# Cost: .*?([\d][\d.,]*) (?:processor )?(second|minute|hour)s?\b")
@@ -19,11 +19,8 @@ COST = re.compile(r"# Cost: .*?([\d][\d.,]*) (?:processor )?(second|minute|hour)
 def is_finished(run: Path, recipe: Path, overrides: Sequence[str]) -> bool:
     """Whether a run of this recipe has made its last update and averaged its snapshots."""
     facts, resolved = run_facts(run), load_recipe(recipe, list(overrides))
-    try:
-        made = load_recipe(run / "training" / "recipe.json")
-    except UserError:
-        return False
-    if facts is None or _learned(made) != _learned(resolved):
+    made = run_recipe(run)
+    if facts is None or made is None or _learned(made) != _learned(resolved):
         return False
     if facts.get("weights") == "composed":
         return True
@@ -32,6 +29,22 @@ def is_finished(run: Path, recipe: Path, overrides: Sequence[str]) -> bool:
     is_averaged = last.average_last == 1 or facts.get("weights") == "average"
     reached = (facts.get("steps") or [0])[-1]
     return reached == updates and is_averaged
+
+
+def run_recipe(run: Path) -> Recipe | None:
+    """The recipe that a run resolved; None if it has none that can be read."""
+    try:
+        return load_recipe(run / "training" / "recipe.json")
+    except UserError:
+        return None
+
+
+def made_by(recipe: dict[str, Any], command: Sequence[str]) -> bool:
+    """Whether a recipe gives the weights that a command (train RECIPE --set A=B ...) gives."""
+    try:
+        return _learned(parse_recipe(recipe)) == _learned(load_recipe(command[1], command[3::2]))
+    except UserError:
+        return False
 
 
 def run_facts(run: Path) -> dict[str, Any] | None:

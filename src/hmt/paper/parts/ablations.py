@@ -143,7 +143,7 @@ def section(name: str, place: Place) -> Section:
     cells, outcomes, missing = [], {}, []
     for n, row in enumerate(rows):
         delay, score = theirs[row.label]
-        point = find_point(place.output / row.folder, row.settings)
+        point = find_point(place.found / row.folder, row.settings)
         ours = ("–", "–") if point is None else (lag(point), bleu(point))
         cells.append((row.label, f"{delay:.2f}", f"{score:.2f}", *ours))
         if point is None:

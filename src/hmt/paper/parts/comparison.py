@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from hmt.analysis.curves import Axes, Curve, CurvePoint, read_curve
-from hmt.analysis.figures import curve_figure, save_figure
-from hmt.paper.blocks import Block, Picture, Table, Text
+from hmt.analysis.figures import curve_figure
+from hmt.paper.blocks import Block, Table, Text
+from hmt.paper.parts.drawn import drawn
 from hmt.paper.parts.shown import AXES, read_data, with_interval
 from hmt.paper.parts.systems import Rival, Trained
 from hmt.paper.plan import Place, Step
@@ -75,7 +76,7 @@ class Comparison:
         return [
             {**found, "seed": seed}
             for rival in self.rivals[1:]
-            if (data := read_data(place.output / self._test_folder(rival, seed) / "rivals.json"))
+            if (data := read_data(place.found / self._test_folder(rival, seed) / "rivals.json"))
             for found in data["differences"]
         ]
 
@@ -122,12 +123,10 @@ class Comparison:
         curves = self.curves(place)
         if not curves:
             return []
-        path = place.output / self.folder / "curves.svg"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        drawn = self.drawn(place, curves)
-        save_figure(curve_figure([*drawn, *published], self.axes), path)
-        blocks: list[Block] = [Picture(path, caption)]
-        left = [c.label for c in curves if c not in drawn]
+        best = self.drawn(place, curves)
+        figure = curve_figure([*best, *published], self.axes)
+        blocks: list[Block] = [drawn(place, f"{self.folder}/curves.svg", figure, caption)]
+        left = [c.label for c in curves if c not in best]
         if left:
             blocks.append(
                 Text(f"In the table only, the other variant is better: {', '.join(left)}.")

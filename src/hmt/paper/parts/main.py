@@ -3,10 +3,9 @@
 from hmt.paper.blocks import Block, Section, Table, Text
 from hmt.paper.parts.budgets import EQUAL_TIME, EQUAL_UPDATES, START, Budget, rivals
 from hmt.paper.parts.comparison import Comparison, difference, side_of
-from hmt.paper.parts.shown import duration
+from hmt.paper.parts.shown import TRAININGS, duration, read_data
 from hmt.paper.parts.systems import SCRATCH, Rival
 from hmt.paper.plan import Part, Place, Step
-from hmt.paper.runs import training_seconds
 
 CLAIM = "The paper has HMT above all others at every latency"
 UPDATES = Comparison(EQUAL_UPDATES.name, rivals(EQUAL_UPDATES), is_seeded=True)
@@ -110,7 +109,8 @@ def budgets_table(place: Place) -> Table:
 def _cost(place: Place, rival: Rival | None) -> str:
     """Time on the wall of a system's own trainings, the shared start not counted."""
     runs = {model.run for model in rival.models if model.start} if rival else set()
-    times = [found for run in runs if (found := training_seconds(place.runs / run)) is not None]
+    costs = read_data(place.found / TRAININGS) or {}
+    times = [costs[run] for run in runs if run in costs]
     count = f" ({len(times)} models)" if len(times) > 1 else ""
     return duration(sum(times)) + count if times else "–"
 
