@@ -409,7 +409,7 @@ def test_budgets_stand_side_by_side(tmp_path: Path) -> None:
     put_points(place, "equal-updates/hmt", LINE)
     part = {part.name: part for part in PARTS}["time"]
     section = part.section(place)
-    told = "; here where they share AL, HMT is level with multipath; 12 of 13 others are not tested"
+    told = "; here where they share AL, HMT is level with multipath; 13 of 14 others are not tested"
     assert section.verdict.startswith(f"The paper has HMT above all others at every latency{told}")
     assert "multipath (above at equal updates, level with at equal time)" in section.verdict
     table = section.blocks[-1]
