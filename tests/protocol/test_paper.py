@@ -1,6 +1,7 @@
 """The paper by one command: a tiny plan on the toy language, interrupted, resumed, reported."""
 
 import contextlib
+import json
 import re
 import shutil
 import signal
@@ -33,7 +34,7 @@ from hmt.cli import run as command
 from hmt.cli.paper import Lines
 from hmt.errors import UserError
 from hmt.paper.blocks import Picture, Section, Table, Text
-from hmt.paper.pace import pace
+from hmt.paper.pace import LEAST_SECONDS, Pace, measured
 from hmt.paper.parts import ORDER, PARTS
 from hmt.paper.parts.ablations import Outcome, levels, verdict
 from hmt.paper.parts.comparison import above
@@ -471,7 +472,28 @@ def test_a_killed_step_says_so_and_goes_on(place: Place) -> None:
     found = run(steps, ledger_of(place), place.output / "logs", Lines(), killed)
     assert [outcome.status for outcome in found] == ["ran", "failed", "skipped", "skipped"]
     assert found[1].why == "ended by signal 9; repeat the command to go on where it was"
-    assert pace(steps, ledger_of(place)) is None, "one short step says nothing about the rest"
+    assert measured(steps, ledger_of(place)) == Pace(), "one short step says nothing about the rest"
+
+
+def test_times_follow_the_pace_of_this_machine(place: Place) -> None:
+    """Of trainings under way by their logs; of others by what was done here."""
+    prepare, train, evaluate, analyse = steps_of(place, "selection")
+    assert train.seconds == 120 and evaluate.seconds and evaluate.seconds >= LEAST_SECONDS
+    run_of = train.output.parent
+    run_of.mkdir(parents=True)
+    line = {"kind": "train", "step": 1, "seconds_left": 180.0}
+    (run_of / "log.jsonl").write_text(json.dumps(line) + "\n")
+    pace = measured([prepare, train, evaluate, analyse], ledger_of(place))
+    assert pace == Pace(training=2.0), "three of four updates in 180 s: 240 s for all, not 120"
+    assert pace.seconds(train) == 180.0, "what is left of it"
+    assert pace.seconds(evaluate) == 2 * evaluate.seconds, "of its own kind nothing is known"
+    evaluate.output.parent.mkdir(parents=True)
+    evaluate.output.write_text("{}")
+    ledger_of(place).note(evaluate, seconds=3 * evaluate.seconds)
+    pace = measured([prepare, train, evaluate, analyse], ledger_of(place))
+    assert pace == Pace(2.0, 3.0) and pace.seconds(analyse) == 3 * (analyse.seconds or 0)
+    said = "here trainings take 2.0 times and other steps take 3.0 times their estimates"
+    assert pace.in_words() == said
 
 
 def test_parts_without_their_text_are_left_out(

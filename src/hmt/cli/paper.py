@@ -16,8 +16,9 @@ from hmt.errors import UserError
 
 if TYPE_CHECKING:
     from hmt.paper.known import Known
+    from hmt.paper.pace import Pace
     from hmt.paper.plan import Ledger, Part, Place, Step
-    from hmt.paper.running import Display, Outcome
+    from hmt.paper.running import Display, Expected, Outcome
 
 logger = logging.getLogger(__name__)
 
@@ -177,7 +178,7 @@ def _report(
 def _plan(parts: "Sequence[Part]", place: "Place", known: "Known", *, fresh: bool) -> Iterator[str]:
     """What would run, in order, and the time that each part still needs."""
     from hmt.paper.known import spared
-    from hmt.paper.pace import pace
+    from hmt.paper.pace import measured
     from hmt.paper.parts.shown import duration
     from hmt.paper.plan import DONE, STORED, ordered, planned, with_all_texts
 
@@ -189,9 +190,11 @@ def _plan(parts: "Sequence[Part]", place: "Place", known: "Known", *, fresh: boo
     for step in steps:
         if states[step.name] != DONE and step.name in left_out:
             states[step.name] = STORED
+    pace = measured(steps, known.ledger)
     is_left = {step.name: states[step.name] not in (DONE, STORED) for step in steps}
     for step in steps:
-        time = duration(step.seconds) if step.seconds is not None else "unknown"
+        seconds = pace.seconds(step)
+        time = duration(seconds) if seconds is not None else "unknown"
         yield f"{states[step.name]:12} {time if is_left[step.name] else '':>8}  {step.name}"
     yield ""
     shared: set[str] = set()
@@ -201,21 +204,19 @@ def _plan(parts: "Sequence[Part]", place: "Place", known: "Known", *, fresh: boo
         shared |= {step.name for step in own}
         options = "".join(f" --{option}" for option in part.lacks(place))
         needs = f"; left out without{options}" if options else ""
-        yield f"{part.name:16} {_sum(left):>10}  {part.title} ({len(left)} steps{needs})"
+        yield f"{part.name:16} {_sum(left, pace):>10}  {part.title} ({len(left)} steps{needs})"
     left = [step for step in steps if is_left[step.name]]
-    yield f"{'in all':16} {_sum(left):>10}  {len(left)} of {len(steps)} steps, on one core"
-    factor = pace(steps, known.ledger)
-    if factor is not None and left:
-        told = duration(factor * sum(step.seconds or 0.0 for step in left))
-        yield f"{'by what is done':16} {told:>10}  it took {factor:.1f} times its estimate here"
+    yield f"{'in all':16} {_sum(left, pace):>10}  {len(left)} of {len(steps)} steps, on one core"
+    if left and (said := pace.in_words()):
+        yield f"{said}, and the times above have that in them"
 
 
-def _sum(steps: "Sequence[Step]") -> str:
+def _sum(steps: "Sequence[Step]", pace: "Pace") -> str:
     from hmt.paper.parts.shown import duration
 
-    known = sum(step.seconds or 0.0 for step in steps)
-    more = any(step.seconds is None for step in steps)
-    return duration(known) + (" or more" if more else "")
+    times = [pace.seconds(step) for step in steps]
+    known = sum(seconds or 0.0 for seconds in times)
+    return duration(known) + (" or more" if None in times else "")
 
 
 @contextmanager
@@ -251,12 +252,12 @@ def _display(steps: int) -> "Iterator[Display]":
 class Lines:
     """One line when a step begins and one if it fails."""
 
-    def begin(self, step: "Step", number: int, total: int, left: float) -> None:
+    def begin(self, step: "Step", number: int, total: int, about: "Expected") -> None:
         from hmt.paper.parts.shown import duration
 
-        about = "" if step.seconds is None else f", about {duration(step.seconds)}"
-        whole = f" of {duration(left)} left" if left else ""
-        logger.info("%d/%d %s%s%s", number, total, step.name, about, whole)
+        own = "" if about.step is None else f", about {duration(about.step)}"
+        whole = f" of {duration(about.left)} left" if about.left else ""
+        logger.info("%d/%d %s%s%s", number, total, step.name, own, whole)
 
     def tick(self, line: str) -> None:
         """Do nothing: a log file needs no ticks."""
@@ -272,10 +273,11 @@ class Bar(Lines):
     def __init__(self, bars: Any, total: int) -> None:
         self.bars, self.task = bars, bars.add_task("", total=total, line="")
 
-    def begin(self, step: "Step", number: int, total: int, left: float) -> None:
+    def begin(self, step: "Step", number: int, total: int, about: "Expected") -> None:
         from hmt.paper.parts.shown import duration
 
-        self.bars.update(self.task, description=step.name, line=f"about {duration(left)} left")
+        left = f"about {duration(about.left)} left"
+        self.bars.update(self.task, description=step.name, line=left)
 
     def tick(self, line: str) -> None:
         self.bars.update(self.task, line=line[:100])

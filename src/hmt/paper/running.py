@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
+from hmt.paper.pace import measured
 from hmt.paper.plan import DONE, STALE, STORED, Ledger, Step
 from hmt.paper.store import machine
 from hmt.training.publish import source_commit
@@ -32,10 +33,18 @@ class Outcome:
     why: str = ""
 
 
+@dataclass(frozen=True)
+class Expected:
+    """Seconds that a step takes, and all that are left with it."""
+
+    step: float | None
+    left: float
+
+
 class Display(Protocol):
     """Shows what is going on."""
 
-    def begin(self, step: Step, number: int, total: int, left: float) -> None: ...
+    def begin(self, step: Step, number: int, total: int, about: Expected) -> None: ...
 
     def tick(self, line: str) -> None: ...
 
@@ -62,7 +71,7 @@ def run(
     """
     outcomes: dict[str, Outcome] = {}
     left = {
-        step.name: step.seconds or 0.0
+        step.name: step
         for step in steps
         if (trains or not step.is_training)
         and step.name not in spared
@@ -85,7 +94,9 @@ def run(
                 shutil.rmtree(step.output.parent, ignore_errors=True)
             if step.is_finished is None:
                 ledger.begin(step)
-            display.begin(step, number, len(steps), sum(left.values()))
+            pace = measured(steps, ledger)
+            whole = sum(pace.seconds(each) or 0.0 for each in left.values())
+            display.begin(step, number, len(steps), Expected(pace.seconds(step), whole))
             outcomes[step.name] = _run(step, ledger, logs, display, execute)
         left.pop(step.name, None)
         display.end(outcomes[step.name])

@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -55,12 +55,24 @@ def run_facts(run: Path) -> dict[str, Any] | None:
         return None
 
 
+@dataclass(frozen=True)
+class Progress:
+    """Where a training is, by the last line of its log."""
+
+    step: int
+    seconds_left: float
+
+
+def progress(run: Path) -> Progress | None:
+    """How far a run has come; None if its log does not tell, or if it is at its end."""
+    steps = [line for line in _log(run) if line.get("kind") == "train"]
+    last = steps[-1] if steps else {}
+    return Progress(last["step"], last["seconds_left"]) if last.get("seconds_left") else None
+
+
 def training_seconds(run: Path) -> float | None:
     """Wall-clock seconds of a whole run, by the pace that its log shows; None if unknown."""
-    try:
-        lines = [json.loads(x) for x in (run / LOG).read_text(encoding="utf-8").splitlines()]
-    except (OSError, ValueError):
-        return None
+    lines = _log(run)
     steps = [line for line in lines if line.get("kind") == "train" and line.get("seconds_left")]
     if not steps:
         return None
@@ -69,6 +81,19 @@ def training_seconds(run: Path) -> float | None:
     if total <= last["step"]:
         return None
     return float(last["seconds_left"] / (total - last["step"]) * total)
+
+
+def planned_updates(command: Sequence[str]) -> int:
+    """Updates that a command (train RECIPE --set A=B ...) makes."""
+    stages = load_recipe(command[1], command[3::2]).stages
+    return sum(stage.training.updates for stage in stages)
+
+
+def _log(run: Path) -> list[dict[str, Any]]:
+    try:
+        return [json.loads(x) for x in (run / LOG).read_text(encoding="utf-8").splitlines()]
+    except (OSError, ValueError):
+        return []
 
 
 def stated_seconds(recipe: Path) -> float | None:
