@@ -169,9 +169,11 @@ def put_points(place: Place, folder: str, points: Sequence[tuple[dict, float, fl
     path.write_text(json.dumps({"format": 1, "points": written}))
 
 
-def put_test(place: Place, comparison: Comparison, label: str, gain: float, p: float) -> None:
+def put_test(
+    place: Place, comparison: Comparison, label: str, gain: float, p: float, seed: str = ""
+) -> None:
     found = {"first": label, "second": "hmt", "difference": gain, "p": p, "range": [1.0, 3.0]}
     found |= {"interval": [gain - 1, gain + 1], "latency": "token.AL"}
-    path = place.output / comparison.folder / f"against-{label}" / "rivals.json"
+    path = place.output / comparison.folder / f"against-{label}{seed}" / "rivals.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps({"differences": [found]}))

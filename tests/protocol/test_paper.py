@@ -92,7 +92,7 @@ def test_a_plan_runs_to_its_end_and_reports_what_it_found(done: Place, tmp_path:
     assert states["scratch"].state == "3 of 8 steps" and states["main"].state == "missing"
     assert states["scratch"].section.missing == ["multipath", "full"]
     assert "here hmt has" in states["scratch"].section.verdict, "one system alone is shown"
-    assert [type(block) for block in states["scratch"].section.blocks] == [Picture, Table, Text]
+    assert [type(block) for block in states["scratch"].section.blocks] == [Picture, Table, Table]
     assert states["speed"].section.missing == ["speed"]
     text = (tmp_path / "docs" / "paper.md").read_text()
     page = (tmp_path / "docs" / "paper.html").read_text()
@@ -280,9 +280,9 @@ def test_a_verdict_compares_directions() -> None:
         3: Outcome("2.0", (2.0, 26.0), (3.0, 36.5), (35.5, 37.5)),
     }
     assert verdict(found, 2) == (
-        "Against the row 1.0: AL moves as in the paper (0.0), cannot be told from the reference "
-        "(0.5), moves the other way (2.0); BLEU moves as in the paper (0.0), cannot be told from "
-        "the reference (0.5), moves the other way (2.0)."
+        "Against the row 1.0: AL moves as in the paper (0.0: +2.00), moves by less than 0.2 "
+        "(0.5: +0.10), moves the other way (2.0: +1.00); BLEU moves as in the paper (0.0: +2.0), "
+        "stays within its interval (0.5: +0.5), moves the other way (2.0: +2.5)."
     )
     assert "ours so far: 1.0 has 34.0 at AL 2.00" in verdict({2: base}, 2)
 
@@ -402,6 +402,21 @@ def test_the_better_variant_is_drawn(tmp_path: Path) -> None:
     assert UPDATES.repeated(place) == ("hmt", "multipath-refresh", "multipath")
 
 
+def test_a_verdict_counts_the_better_variant_and_every_seed(tmp_path: Path) -> None:
+    place = everything(tmp_path)
+    put_points(place, "equal-updates/hmt", LINE)
+    for label, gain, p in (("multipath", 1.0, 0.01), ("multipath-refresh", 0.5, 0.2)):
+        put_points(place, f"equal-updates/{label}", [({"k": 1}, 2.0, 30.0)])
+        put_test(place, UPDATES, label, gain, p)
+    told = "here, where they share AL, HMT is level with multipath-refresh; 9 of 10 others are not"
+    assert UPDATES.standing(place).startswith(told)
+    put_test(place, UPDATES, "multipath", -1.0, 0.01, seed="-2")
+    put_test(place, UPDATES, "multipath-refresh", 0.2, 0.5, seed="-2")
+    assert "; other seeds say the same; " in UPDATES.standing(place)
+    put_test(place, UPDATES, "multipath-refresh", -0.9, 0.01, seed="-2")
+    assert "; it is below multipath-refresh with seed 2; " in UPDATES.standing(place)
+
+
 def test_budgets_stand_side_by_side(tmp_path: Path) -> None:
     place = replace(everything(tmp_path), seeds=(1,))
     for comparison, gain, p in ((UPDATES, 1.2, 0.01), (TIME, -0.3, 0.4)):
@@ -410,7 +425,7 @@ def test_budgets_stand_side_by_side(tmp_path: Path) -> None:
     put_points(place, "equal-updates/hmt", LINE)
     part = {part.name: part for part in PARTS}["time"]
     section = part.section(place)
-    told = "; here where they share AL, HMT is level with multipath; 13 of 14 others are not tested"
+    told = "; here, where they share AL, HMT is level with multipath; 9 of 10 others are not tested"
     assert section.verdict.startswith(f"The paper has HMT above all others at every latency{told}")
     assert "multipath (above at equal updates, level with at equal time)" in section.verdict
     table = section.blocks[-1]
@@ -425,7 +440,8 @@ def test_points_above_the_line_are_named(tmp_path: Path) -> None:
     points = [(2.0, 32.5), (2.5, 32.0), (9.0, 40.0)]
     put_points(place, "equal-updates/itst", [({"threshold": x}, x, y) for x, y in points])
     assert above(UPDATES.curves(place), "hmt") == (
-        "Of 2 points of others within HMT's latencies 1 lies above its line: itst at 2.00 (+0.5)."
+        "Of 2 points of others within HMT's latencies 1 lies above its line: itst at AL 2.00 "
+        "(+0.5 BLEU)."
     )
 
 

@@ -104,11 +104,14 @@ def _verdict(curves: list[Curve]) -> str:
         if pairs:
             group = above if sum(a - b for a, b in pairs) > 0 else below
             group.append(label)
-    as_there = "As" if above and not below else "Unlike"
+    if not above and not below:
+        return "No other system has been measured at latencies of HMT yet."
+    sides = (("more", above), ("less", below))
+    said = [f"{side} than {', '.join(names)}" for side, names in sides if names]
+    as_there = "As" if not below else "Unlike"
     return (
         f"{as_there} in the paper, where HMT has read more than all others at every latency: at "
-        f"equal AL it has read more than {', '.join(above) or 'none'} and less than "
-        f"{', '.join(below) or 'none'}, on average over their points."
+        f"equal AL it has read {' and '.join(said)}, on average over their points."
     )
 
 
