@@ -17,6 +17,7 @@ from hmt.errors import UserError
 from hmt.models.directory import compose_system, load_system
 from hmt.streaming.engine import Engine
 from hmt.systems.adaptive import Adaptive, AdaptiveConfig, AdaptiveKnobs
+from hmt.systems.batch import make_batch
 from hmt.systems.contract import PassOutput
 from hmt.text.symbols import EOS
 from hmt.training import parse_recipe, train
@@ -108,6 +109,52 @@ def test_every_model_stays_on_its_own_wait_k_path() -> None:
     assert engine.counts.rows <= 4 * sum(map(len, targets))
     decisions = sum(len(source) + 1 + len(t) for source, t in zip(sources, targets, strict=True))
     assert engine.counts.passes <= decisions
+
+
+def test_an_ensemble_writes_by_the_mean_of_the_three_nearest_models() -> None:
+    """At lag k all three follow wait-k; streaming gives what a parallel pass gives."""
+    lags = (1, 2, 4, 6)
+    models = [lively("wait-k", seed=seed, k=k) for seed, k in enumerate(lags, 3)]
+    adaptive = Adaptive.compose(models)
+    sources, targets = sentences(8, seed=6, longest=12), ended(sentences(8, seed=7, longest=12))
+    nearest = {1: models[:3], 2: models[:3], 3: models[:3], 4: models[1:], 5: models[1:]}
+    nearest[6] = models[1:]
+    alone = {
+        k: [translations(model, sources, targets, k=k) for model in near]
+        for k, near in nearest.items()
+    }
+    chosen = {"rho_a": 0.3, "rho_b": 0.1, "ensemble": True}
+    streams = translations(adaptive, sources, targets, 3, **chosen)
+    lags_met: Counter[int] = Counter()
+    for n, stream in enumerate(streams):
+        for i, (read, log_prob) in enumerate(zip(stream.reads, stream.log_probs, strict=True)):
+            k = 6 if read == len(stream.source) else read - i
+            each = torch.tensor([own[n].log_probs[i] for own in alone[k]], dtype=torch.float64)
+            assert_close([log_prob], [each.exp().mean().log().item()])
+            lags_met[k] += 1
+    assert len(lags_met) > 3, "several lags must have been tried"
+    assert any(s.reads != t.reads for s, t in zip(streams, alone[6][0], strict=True))
+    one_by_one = translations(adaptive, sources, targets, 1, **chosen)
+    for a, b in zip(one_by_one, streams, strict=True):
+        assert a.reads == b.reads
+        assert_close(a.log_probs, b.log_probs)
+    for n, stream in enumerate(streams):
+        batch = make_batch([stream.source], [targets[n]])
+        reads = torch.tensor([stream.reads])
+        scores = adaptive.score(batch, adaptive.knobs(**chosen), reads)
+        assert_close(scores[0].tolist(), stream.log_probs)
+
+
+def test_ensembles_are_of_neighbours() -> None:
+    system = Adaptive(AdaptiveConfig(DIMS, lags=(9, 1, 3, 5)))
+    assert system.neighbours == [[1, 2, 3], [2, 3, 0]]
+    assert [system.nearest(k, ensemble=True) for k in (1, 4, 5, 6, 9)] == [4, 4, 4, 5, 5]
+    assert len(system.transformers) == 6 and not system.doubts(system.knobs(ensemble=True))
+    pair = Adaptive(AdaptiveConfig(DIMS, lags=(1, 3)))
+    assert pair.neighbours == [[0, 1]]
+    single = Adaptive(AdaptiveConfig(DIMS))
+    assert single.nearest(4, ensemble=True) == 0
+    assert "one model for all lags" in single.doubts(single.knobs(ensemble=True))[0]
 
 
 def test_a_lag_without_a_model_is_served_by_the_nearest() -> None:

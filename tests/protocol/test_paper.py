@@ -1,7 +1,6 @@
 """The paper by one command: a tiny plan on the toy language, interrupted, resumed, reported."""
 
 import contextlib
-import gzip
 import json
 import re
 import shutil
@@ -16,117 +15,45 @@ from pathlib import Path
 
 import pytest
 from command_line import contents
+from paper_world import (
+    LINE,
+    everything,
+    here,
+    ledger_of,
+    make,
+    options,
+    put_points,
+    put_test,
+    reported,
+    steps_of,
+    world,
+    write_recipe,
+)
 
-from hmt import toy
 from hmt.cli import run as command
 from hmt.cli.paper import Lines
 from hmt.errors import UserError
 from hmt.paper.blocks import Picture, Section, Table, Text
-from hmt.paper.markdown import write_markdown
-from hmt.paper.pace import pace
-from hmt.paper.page import write_page
+from hmt.paper.pace import LEAST_SECONDS, Pace, measured
 from hmt.paper.parts import ORDER, PARTS
 from hmt.paper.parts.ablations import Outcome, levels, verdict
-from hmt.paper.parts.comparison import Comparison, above
+from hmt.paper.parts.comparison import above
 from hmt.paper.parts.main import TIME, UPDATES
 from hmt.paper.plan import (
     DONE,
     OPEN,
     STALE,
-    Ledger,
     Part,
     Place,
-    Step,
     chosen,
-    ordered,
     planned,
 )
-from hmt.paper.report import build
 from hmt.paper.running import in_a_process, run
 from hmt.paper.runs import is_finished, stated_seconds, training_seconds
 from hmt.systems import SYSTEMS
 from hmt.training.recipe import load_recipe
 
-RECIPE = """\
-# Cost: about 2 minutes of one core.
-output = "elsewhere"
-data.directory = "elsewhere"
-model.system = "{system}"
-{more}
-
-[model.config.dims]
-width = 16
-ffn = 16
-heads = 2
-encoder_layers = 1
-decoder_layers = 1
-share_embeddings = {shared}
-
-[training]
-updates = {updates}
-batch_tokens = 400
-warmup = 2
-save_every = 2
-keep = 2
-average_last = 2
-log_every = 2
-threads = 1
-"""
-COMPOSED = """\
-# Cost: about 5 seconds.
-output = "elsewhere"
-data.directory = "elsewhere"
-model = {system = "adaptive", models = ["elsewhere"], knobs = {k_min = 1, k_max = 9}}
-"""
 PATIENCE_SECONDS = 400  # of a machine that is busy with other things
-HMT = "model.config.lower = [1, 3]\nmodel.config.states = 4"
-
-
-def write_text(folder: Path, names: Sequence[str], ends: tuple[str, str], count: int) -> None:
-    """Toy sentences under the names of a corpus; a name that ends in .gz is packed."""
-    for seed, name in enumerate(names):
-        plain = name.removesuffix(".gz")
-        several = count if plain.startswith("train") else 6
-        for path, end in zip(toy.write(folder, plain, several, seed), ends, strict=True):
-            content = path.read_bytes()
-            path.unlink()
-            packed = gzip.compress(content) if plain != name else content
-            (folder / f"{plain}.{end}{'.gz' if plain != name else ''}").write_bytes(packed)
-
-
-def write_recipe(path: Path, system: str, more: str = "", updates: int = 4) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    shared = "false" if path.parent.name == "iwslt15" else "true"
-    more = more or (HMT if system == "hmt" else "")
-    text = RECIPE.format(system=system, more=more, updates=updates, shared=shared)
-    path.write_text(COMPOSED if system == "adaptive" else text)
-
-
-def world(folder: Path, count: int = 200) -> Place:
-    """Text under the names of the benchmarks, and tiny recipes."""
-    data, recipes = folder / "text", folder / "recipes"
-    german, english, vietnamese = "de", "en", "vi"
-    write_text(data, ("train.gz", "val", "test_2016_flickr"), (german, english), count)
-    texts = {name: folder / name for name in ("europarl", "newstest", "iwslt15")}
-    write_text(texts["europarl"], ("train.gz", "dev"), (german, english), count)
-    write_text(texts["newstest"], ("newstest2013", "newstest2015"), (german, english), count)
-    talks = ("train30k.gz", "tst2012.noapos", "tst2013.noapos")
-    write_text(texts["iwslt15"], talks, (english, vietnamese), count)
-    for name in (*SYSTEMS, "ablations/hmt"):
-        write_recipe(recipes / "multi30k" / f"{name}.toml", name.split("/")[-1])
-    write_recipe(recipes / "multi30k" / "gma-drawn.toml", "gma", "model.config.delta = [0.5, 3.0]")
-    for corpus in ("europarl", "iwslt15"):
-        for name in ("hmt", "multipath", "full", "itst", "adaptive"):
-            write_recipe(recipes / corpus / f"{name}.toml", name)
-    return Place(
-        folder / "runs",
-        data,
-        folder / "results",
-        recipes / "multi30k",
-        texts,
-        pieces=300,
-        updates=4,
-    )
 
 
 @pytest.fixture
@@ -153,47 +80,20 @@ def done(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     return Place(Path("runs"), Path("text"), Path("results"), recipes, pieces=300)
 
 
-def parts(*names: str) -> list[Part]:
-    return chosen(PARTS, names)
-
-
-def steps_of(place: Place, *names: str) -> list[Step]:
-    return ordered(step for part in parts(*names) for step in part.steps(place))
-
-
-def here(words: Sequence[str], log: Path, tick: Callable[[], None]) -> int:
-    """Run a command in this process: quicker than to start Python for each."""
-    tick()
-    log.write_text("hmt: said last\n")
-    return command(list(words))
-
-
-def ledger_of(place: Place) -> Ledger:
-    return Ledger(place.output / "steps")
-
-
-def make(place: Place, *names: str, execute=here, **options) -> dict[str, str]:
-    steps = steps_of(place, *names)
-    outcomes = run(steps, ledger_of(place), place.output / "logs", Lines(), execute, **options)
-    return {outcome.step.name: outcome.status for outcome in outcomes}
-
-
 def test_a_plan_runs_to_its_end_and_reports_what_it_found(done: Place, tmp_path: Path) -> None:
     names = ("accuracy", "selection", "cases", "hmm-loss")
     place = replace(done, output=done.output.resolve())  # some steps are of another folder now
     found = make(place, *names)
     assert set(found.values()) == {"ran", "done"}, found
     assert make(place, *names) == dict.fromkeys(found, "done"), "nothing is done twice"
-    report = build(place, PARTS, ledger_of(place))
+    report = reported(place, path=tmp_path / "docs" / "paper.md")
     states = {chapter.part.name: chapter for chapter in report.chapters}
     assert states["selection"].state == "whole" and states["speed"].state == "missing"
     assert states["scratch"].state == "3 of 8 steps" and states["main"].state == "missing"
     assert states["scratch"].section.missing == ["multipath", "full"]
     assert "here hmt has" in states["scratch"].section.verdict, "one system alone is shown"
-    assert [type(block) for block in states["scratch"].section.blocks] == [Picture, Table, Text]
+    assert [type(block) for block in states["scratch"].section.blocks] == [Picture, Table, Table]
     assert states["speed"].section.missing == ["speed"]
-    write_markdown(report, tmp_path / "docs" / "paper.md")
-    write_page(report, tmp_path / "docs" / "paper.html")
     text = (tmp_path / "docs" / "paper.md").read_text()
     page = (tmp_path / "docs" / "paper.html").read_text()
     for link in re.findall(r"!\[.*?\]\((.*?)\)", text):
@@ -329,12 +229,6 @@ def test_a_killed_plan_takes_its_training_with_it(place: Place, tmp_path: Path) 
     assert (place.runs / "hmt" / "training" / "state.pt").exists(), "it saved itself first"
 
 
-def options(place: Place) -> list[str]:
-    """The places as options of the command."""
-    names = ("runs", "data", "output", "recipes")
-    return [word for name in names for word in (f"--{name}", str(getattr(place, name)))]
-
-
 def test_dry_run_and_subsets(place: Place, capfd: pytest.CaptureFixture[str]) -> None:
     words = ["paper", "--dry-run", *options(place)]
     assert command(words) == 0
@@ -347,13 +241,6 @@ def test_dry_run_and_subsets(place: Place, capfd: pytest.CaptureFixture[str]) ->
     assert re.search(r"to do +2 min  train full", out), "the cost in the recipe's head"
     assert command([*words, "nothing"]) == 2
     assert "choose from ablations, accuracy" in capfd.readouterr().err
-
-
-def everything(folder: Path) -> Place:
-    """The real recipes, and an empty folder for all else."""
-    recipes = Path(__file__).resolve().parents[2] / "recipes" / "multi30k"
-    options = {option for part in PARTS for option in part.texts}
-    return Place(folder, folder, folder, recipes, dict.fromkeys(options, folder), seeds=(1, 2))
 
 
 def test_the_real_plan_names_recipes_that_exist(tmp_path: Path) -> None:
@@ -393,9 +280,9 @@ def test_a_verdict_compares_directions() -> None:
         3: Outcome("2.0", (2.0, 26.0), (3.0, 36.5), (35.5, 37.5)),
     }
     assert verdict(found, 2) == (
-        "Against the row 1.0: AL moves as in the paper (0.0), cannot be told from the reference "
-        "(0.5), moves the other way (2.0); BLEU moves as in the paper (0.0), cannot be told from "
-        "the reference (0.5), moves the other way (2.0)."
+        "Against the row 1.0: AL moves as in the paper (0.0: +2.00), moves by less than 0.2 "
+        "(0.5: +0.10), moves the other way (2.0: +1.00); BLEU moves as in the paper (0.0: +2.0), "
+        "stays within its interval (0.5: +0.5), moves the other way (2.0: +2.5)."
     )
     assert "ours so far: 1.0 has 34.0 at AL 2.00" in verdict({2: base}, 2)
 
@@ -419,9 +306,7 @@ def test_report_escapes_what_sentences_hold(place: Place, tmp_path: Path) -> Non
     picture.write_text("<svg/>")
     blocks = (Text("<b>&"), Table(("a|b",), (("<i>",),)), Picture(picture, '"><script>'))
     part = Part("x", "T <1>", "theirs", lambda place: (), lambda place: Section(blocks, "<u>"))
-    report = build(place, [part], ledger_of(place))
-    write_page(report, tmp_path / "r.html")
-    write_markdown(report, tmp_path / "r.md")
+    reported(place, [part], path=tmp_path / "r.md")
     page = (tmp_path / "r.html").read_text()
     assert not re.search(r"<(b|i|u|script)>", page)
     markdown = (tmp_path / "r.md").read_text()
@@ -482,33 +367,6 @@ def test_what_shows_most_comes_first(tmp_path: Path) -> None:
     assert "train equal-updates/wait-9-2" not in names, "HMT and two others have several seeds"
 
 
-def put_points(place: Place, folder: str, points: Sequence[tuple[dict, float, float]]) -> None:
-    """Results as `hmt evaluate` leaves them: settings, AL, BLEU."""
-    written = [
-        {
-            "settings": settings,
-            "quality": {"bleu": quality},
-            "latency": {"token": {"AL": latency}},
-            "intervals": {"quality": {"bleu": [quality - 1, quality + 1]}},
-        }
-        for settings, latency, quality in points
-    ]
-    path = place.output / folder / "scores.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({"format": 1, "points": written}))
-
-
-def put_test(place: Place, comparison: Comparison, label: str, gain: float, p: float) -> None:
-    found = {"first": label, "second": "hmt", "difference": gain, "p": p, "range": [1.0, 3.0]}
-    found |= {"interval": [gain - 1, gain + 1], "latency": "token.AL"}
-    path = place.output / comparison.folder / f"against-{label}" / "rivals.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({"differences": [found]}))
-
-
-LINE = [({"lower": 1}, 1.0, 30.0), ({"lower": 3}, 3.0, 34.0)]
-
-
 def test_a_comparison_shows_what_there_is(tmp_path: Path) -> None:
     place = everything(tmp_path)
     assert "nothing has been evaluated here yet" in UPDATES.verdict(place, "Claim")
@@ -544,6 +402,21 @@ def test_the_better_variant_is_drawn(tmp_path: Path) -> None:
     assert UPDATES.repeated(place) == ("hmt", "multipath-refresh", "multipath")
 
 
+def test_a_verdict_counts_the_better_variant_and_every_seed(tmp_path: Path) -> None:
+    place = everything(tmp_path)
+    put_points(place, "equal-updates/hmt", LINE)
+    for label, gain, p in (("multipath", 1.0, 0.01), ("multipath-refresh", 0.5, 0.2)):
+        put_points(place, f"equal-updates/{label}", [({"k": 1}, 2.0, 30.0)])
+        put_test(place, UPDATES, label, gain, p)
+    told = "here, where they share AL, HMT is level with multipath-refresh; 9 of 10 others are not"
+    assert UPDATES.standing(place).startswith(told)
+    put_test(place, UPDATES, "multipath", -1.0, 0.01, seed="-2")
+    put_test(place, UPDATES, "multipath-refresh", 0.2, 0.5, seed="-2")
+    assert "; other seeds say the same; " in UPDATES.standing(place)
+    put_test(place, UPDATES, "multipath-refresh", -0.9, 0.01, seed="-2")
+    assert "; it is below multipath-refresh with seed 2; " in UPDATES.standing(place)
+
+
 def test_budgets_stand_side_by_side(tmp_path: Path) -> None:
     place = replace(everything(tmp_path), seeds=(1,))
     for comparison, gain, p in ((UPDATES, 1.2, 0.01), (TIME, -0.3, 0.4)):
@@ -552,7 +425,7 @@ def test_budgets_stand_side_by_side(tmp_path: Path) -> None:
     put_points(place, "equal-updates/hmt", LINE)
     part = {part.name: part for part in PARTS}["time"]
     section = part.section(place)
-    told = "; here where they share AL, HMT is level with multipath; 12 of 13 others are not tested"
+    told = "; here, where they share AL, HMT is level with multipath; 9 of 10 others are not tested"
     assert section.verdict.startswith(f"The paper has HMT above all others at every latency{told}")
     assert "multipath (above at equal updates, level with at equal time)" in section.verdict
     table = section.blocks[-1]
@@ -567,7 +440,8 @@ def test_points_above_the_line_are_named(tmp_path: Path) -> None:
     points = [(2.0, 32.5), (2.5, 32.0), (9.0, 40.0)]
     put_points(place, "equal-updates/itst", [({"threshold": x}, x, y) for x, y in points])
     assert above(UPDATES.curves(place), "hmt") == (
-        "Of 2 points of others within HMT's latencies 1 lies above its line: itst at 2.00 (+0.5)."
+        "Of 2 points of others within HMT's latencies 1 lies above its line: itst at AL 2.00 "
+        "(+0.5 BLEU)."
     )
 
 
@@ -614,7 +488,28 @@ def test_a_killed_step_says_so_and_goes_on(place: Place) -> None:
     found = run(steps, ledger_of(place), place.output / "logs", Lines(), killed)
     assert [outcome.status for outcome in found] == ["ran", "failed", "skipped", "skipped"]
     assert found[1].why == "ended by signal 9; repeat the command to go on where it was"
-    assert pace(steps, ledger_of(place)) is None, "one short step says nothing about the rest"
+    assert measured(steps, ledger_of(place)) == Pace(), "one short step says nothing about the rest"
+
+
+def test_times_follow_the_pace_of_this_machine(place: Place) -> None:
+    """Of trainings under way by their logs; of others by what was done here."""
+    prepare, train, evaluate, analyse = steps_of(place, "selection")
+    assert train.seconds == 120 and evaluate.seconds and evaluate.seconds >= LEAST_SECONDS
+    run_of = train.output.parent
+    run_of.mkdir(parents=True)
+    line = {"kind": "train", "step": 1, "seconds_left": 180.0}
+    (run_of / "log.jsonl").write_text(json.dumps(line) + "\n")
+    pace = measured([prepare, train, evaluate, analyse], ledger_of(place))
+    assert pace == Pace(training=2.0), "three of four updates in 180 s: 240 s for all, not 120"
+    assert pace.seconds(train) == 180.0, "what is left of it"
+    assert pace.seconds(evaluate) == 2 * evaluate.seconds, "of its own kind nothing is known"
+    evaluate.output.parent.mkdir(parents=True)
+    evaluate.output.write_text("{}")
+    ledger_of(place).note(evaluate, seconds=3 * evaluate.seconds)
+    pace = measured([prepare, train, evaluate, analyse], ledger_of(place))
+    assert pace == Pace(2.0, 3.0) and pace.seconds(analyse) == 3 * (analyse.seconds or 0)
+    said = "here trainings take 2.0 times and other steps take 3.0 times their estimates"
+    assert pace.in_words() == said
 
 
 def test_parts_without_their_text_are_left_out(

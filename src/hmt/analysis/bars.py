@@ -42,6 +42,21 @@ def bar_figure(series: Mapping[str, Sequence[Group]], across: str, up: str) -> "
         return figure
 
 
+def accuracy_figure(groups: Sequence[Group]) -> "Figure":
+    """Correct states by their confidence."""
+    return bar_figure({"": groups}, "confidence of a state", "correct tokens (%)")
+
+
+def selection_figure(groups: Sequence[Group]) -> "Figure":
+    """BLEU by the probability of what was selected."""
+    return bar_figure({"": groups}, "probability of the selection per token", "sacreBLEU")
+
+
+def places_figure(series: Mapping[str, Sequence[Group]]) -> "Figure":
+    """Correct states of some models by their place among those of a token."""
+    return bar_figure(series, "state, from the earliest", "correct tokens (%)")
+
+
 def speed_figure(rows: Sequence[Mapping[str, Any]]) -> "Figure":
     """A system's time per training batch and per live token, as multiples of the first row's."""
     with drawing():

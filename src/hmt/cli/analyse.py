@@ -64,18 +64,16 @@ def accuracy(
     Example:
       hmt analyse accuracy model --source test.de --target test.en --output accuracy
     """
-    from hmt.analysis.bars import bar_figure
+    from hmt.analysis.bars import accuracy_figure
     from hmt.analysis.selection import accuracy_by_confidence, accuracy_by_place
 
     loaded = open_model(model, device, trust=trust)
     chosen = knobs.settings(knobs.given(context), loaded.system.Knobs, loaded.system.name)
     pairs = forced_pairs(loaded, source, target, loaded.knobs(**chosen), batch)
     found = accuracy_by_confidence(pairs, groups, resamples)
-    figure = bar_figure({"": found}, "confidence of a state", "correct tokens (%)")
     places = accuracy_by_place(pairs, resamples)
-    write_analysis(
-        output, "accuracy", {"groups": found, "places": places, "pairs": len(pairs)}, figure
-    )
+    data = {"groups": found, "places": places, "pairs": len(pairs)}
+    write_analysis(output, "accuracy", data, accuracy_figure(found))
 
 
 @analyse.command()
@@ -93,14 +91,14 @@ def selection(
     Example:
       hmt analyse selection curve/lower=3 --output selection
     """
-    from hmt.analysis.bars import bar_figure
+    from hmt.analysis.bars import selection_figure
     from hmt.analysis.selection import bleu_by_selection
     from hmt.evaluation.records import read_records
 
     read = read_records(records)
     found = bleu_by_selection(read, groups, resamples)
-    figure = bar_figure({"": found}, "probability of the selection per token", "sacreBLEU")
-    write_analysis(output, "selection", {"groups": found, "sentences": len(read)}, figure)
+    data = {"groups": found, "sentences": len(read)}
+    write_analysis(output, "selection", data, selection_figure(found))
 
 
 @analyse.command(
@@ -297,7 +295,7 @@ def state_loss(
       hmt analyse state-loss runs/reference runs/state-0 --source test.de --target test.en \\
         --output state-loss
     """
-    from hmt.analysis.bars import bar_figure
+    from hmt.analysis.bars import places_figure
     from hmt.analysis.cases import gallery, png
     from hmt.analysis.explanation import explain_record
     from hmt.analysis.selection import accuracy_by_place
@@ -322,10 +320,9 @@ def state_loss(
         write_atomically(output / f"{name}.png", png(explanation))
     page = gallery(list(explained.items()), "Effect of the state loss")
     write_atomically(output / "state-loss.html", page)
-    figure = bar_figure(found, "state, from the earliest", "correct tokens (%)")
     texts = {name: records[chosen].prediction for name, records in translated.items()}
     data = {"places": found, "sentence": chosen, "predictions": texts}
-    write_analysis(output, "state-loss", data, figure)
+    write_analysis(output, "state-loss", data, places_figure(found))
 
 
 @analyse.command()
@@ -360,6 +357,7 @@ def cases(
         write_atomically(output / f"case-{n}.png", png(explanation))
         texts = {k: getattr(explanation, k) for k in ("source", "prediction", "reference")}
         reasons = [wait.sentence for wait in waits(explanation)]
-        data.append({"title": title, "index": case.record.index, **texts, "waits": reasons})
+        said = {"waits": reasons, "waited": len(reasons)}
+        data.append({"title": title, "index": case.record.index, **texts, **said})
     write_atomically(output / "cases.html", gallery(explained, "Case studies"))
     write_analysis(output, "cases", {"cases": data}, None)

@@ -3,8 +3,9 @@
 import logging
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +15,10 @@ from hmt.cli._app import app
 from hmt.errors import UserError
 
 if TYPE_CHECKING:
+    from hmt.paper.known import Known
+    from hmt.paper.pace import Pace
     from hmt.paper.plan import Ledger, Part, Place, Step
-    from hmt.paper.running import Display, Outcome
+    from hmt.paper.running import Display, Expected, Outcome
 
 logger = logging.getLogger(__name__)
 
@@ -49,6 +52,11 @@ IWSLT15 = typer.Option(
 REPORT = typer.Option(
     Path("runs/paper/paper.md"), help="Report to write; an .html page is written beside it."
 )
+STORE = typer.Option(
+    Path("docs/paper/results"),
+    file_okay=False,
+    help="Folder of finished results, also of other machines, to draw on and to add to.",
+)
 
 
 @app.command()
@@ -63,6 +71,7 @@ def paper(
     newstest: Path | None = NEWSTEST,
     iwslt15: Path | None = IWSLT15,
     report: Path = REPORT,
+    store: Path = STORE,
     seeds: str = typer.Option("1", help="Seeds of the main figure, as in 1,2,3."),
     dry_run: bool = typer.Option(
         False, "--dry-run", help="Show what would run and about how long, and run nothing."
@@ -70,11 +79,15 @@ def paper(
     no_train: bool = typer.Option(
         False, "--no-train", help="Train nothing; evaluate and analyse existing runs."
     ),
+    fresh: bool = typer.Option(
+        False, "--fresh", help="Make also what the store has already, and replace it there."
+    ),
 ) -> int:
     """Make the HMT paper's figures and tables at small scale.
 
-    A report shows them beside the paper's. Finished steps are not repeated: run the command again
-    to resume. One failed step stops only those that need it.
+    A report shows them beside the paper's. Finished steps are not repeated, neither those of here
+    nor those whose results are in the store: run the command again to resume. One failed step stops
+    only those that need it.
 
     \b
     Examples:
@@ -82,9 +95,10 @@ def paper(
       hmt paper ablations --data multi30k
       hmt paper --no-train --report docs/paper.md
     """
+    from hmt.paper.known import spared, together
     from hmt.paper.parts import ORDER, PARTS
     from hmt.paper.plan import Ledger, Place, chosen, planned
-    from hmt.paper.running import in_a_process, run
+    from hmt.paper.store import read_store
 
     names_of_texts = ("alignments", "europarl", "newstest", "iwslt15")
     folders = zip(names_of_texts, (alignments, europarl, newstest, iwslt15), strict=True)
@@ -92,19 +106,30 @@ def paper(
     place = Place(runs, data, output, recipes, texts, _numbers(seeds))
     parts, ledger = chosen(PARTS, names or []), Ledger(output / "steps")
     parts.sort(key=lambda part: ORDER.index(part.name))
-    if dry_run:
-        typer.echo("\n".join(_plan(parts, place, ledger)))
-        return 0
-    _check_texts(parts, place, names or [])
-    steps = planned(parts, place)
+    if not dry_run:
+        _check_texts(parts, place, names or [])
+    with together(place, PARTS, ledger, read_store(store)) as (seen, known):
+        at = replace(seen, seeds=place.seeds, texts=place.texts)
+        if dry_run:
+            typer.echo("\n".join(_plan(parts, at, known, fresh=fresh)))
+            return 0
+        steps = planned(parts, at)
+        left_out = set() if fresh else spared(steps, known)
     try:
-        with _interruptible(), _display(len(steps)) as display:
-            outcomes = run(
-                steps, ledger, output / "logs", display, in_a_process, trains=not no_train
-            )
+        return _run(steps, ledger, output / "logs", left_out, trains=not no_train)
     finally:
-        # whatever happened, the report shows the existing results
-        _report(place, PARTS, ledger, report)
+        # whatever happened, store and report have what is there
+        _report(place, PARTS, ledger, report, store)
+
+
+def _run(
+    steps: "Sequence[Step]", ledger: "Ledger", logs: Path, spared: Collection[str], *, trains: bool
+) -> int:
+    """Run what is missing; 1 if something failed."""
+    from hmt.paper.running import in_a_process, run
+
+    with _interruptible(), _display(len(steps)) as display:
+        outcomes = run(steps, ledger, logs, display, in_a_process, trains=trains, spared=spared)
     failed = [o for o in outcomes if o.status == "failed"]
     for outcome in failed:
         logger.warning("%s failed: %s", outcome.step.name, outcome.why)
@@ -131,53 +156,67 @@ def _check_texts(parts: "Sequence[Part]", place: "Place", names: Sequence[str]) 
             logger.info("%s is left out: it needs %s.", part.name, options)
 
 
-def _report(place: "Place", parts: "Sequence[Part]", ledger: "Ledger", path: Path) -> None:
+def _report(
+    place: "Place", parts: "Sequence[Part]", ledger: "Ledger", path: Path, store: Path
+) -> None:
+    from hmt.paper.known import together
     from hmt.paper.markdown import write_markdown
     from hmt.paper.page import write_page
+    from hmt.paper.plan import ordered
     from hmt.paper.report import build
+    from hmt.paper.store import read_store, write_store
 
-    built = build(place, parts, ledger)
-    write_markdown(built, path)
-    write_page(built, path.with_suffix(".html"))
-    logger.info("Report: %s and %s", path, path.with_suffix(".html"))
+    with together(place, parts, ledger, read_store(store)) as (seen, known):
+        steps = ordered(step for part in parts for step in part.steps(seen))
+        write_store(store, [entry for step in steps if (entry := known.from_here(step))])
+        built = build(seen, parts, known)
+        write_markdown(built, path)
+        write_page(built, path.with_suffix(".html"))
+    logger.info("Report: %s and %s; results: %s", path, path.with_suffix(".html"), store)
 
 
-def _plan(parts: "Sequence[Part]", place: "Place", ledger: "Ledger") -> Iterator[str]:
+def _plan(parts: "Sequence[Part]", place: "Place", known: "Known", *, fresh: bool) -> Iterator[str]:
     """What would run, in order, and the time that each part still needs."""
-    from hmt.paper.pace import pace
+    from hmt.paper.known import spared
+    from hmt.paper.pace import measured
     from hmt.paper.parts.shown import duration
-    from hmt.paper.plan import DONE, ordered, planned, with_all_texts
+    from hmt.paper.plan import DONE, STORED, ordered, planned, with_all_texts
 
     # parts whose text was not named are shown as well, so that their cost is known
     whole = with_all_texts(place, parts)
     steps = planned(parts, whole)
-    states = {step.name: ledger.state(step) for step in steps}
+    left_out = set() if fresh else spared(steps, known)
+    states = {step.name: known.ledger.state(step) for step in steps}
     for step in steps:
-        known = duration(step.seconds) if step.seconds is not None else "unknown"
-        yield f"{states[step.name]:12} {'' if states[step.name] == DONE else known:>8}  {step.name}"
+        if states[step.name] != DONE and step.name in left_out:
+            states[step.name] = STORED
+    pace = measured(steps, known.ledger)
+    is_left = {step.name: states[step.name] not in (DONE, STORED) for step in steps}
+    for step in steps:
+        seconds = pace.seconds(step)
+        time = duration(seconds) if seconds is not None else "unknown"
+        yield f"{states[step.name]:12} {time if is_left[step.name] else '':>8}  {step.name}"
     yield ""
     shared: set[str] = set()
     for part in parts:
-        own = [s for s in ordered(part.steps(whole)) if states[s.name] != DONE]
+        own = [s for s in ordered(part.steps(whole)) if is_left[s.name]]
         left = [step for step in own if step.name not in shared]
         shared |= {step.name for step in own}
         options = "".join(f" --{option}" for option in part.lacks(place))
         needs = f"; left out without{options}" if options else ""
-        yield f"{part.name:16} {_sum(left):>10}  {part.title} ({len(left)} steps{needs})"
-    left = [step for step in steps if states[step.name] != DONE]
-    yield f"{'in all':16} {_sum(left):>10}  {len(left)} of {len(steps)} steps, on one core"
-    factor = pace(steps, ledger)
-    if factor is not None and left:
-        known = duration(factor * sum(step.seconds or 0.0 for step in left))
-        yield f"{'by what is done':16} {known:>10}  it took {factor:.1f} times its estimate here"
+        yield f"{part.name:16} {_sum(left, pace):>10}  {part.title} ({len(left)} steps{needs})"
+    left = [step for step in steps if is_left[step.name]]
+    yield f"{'in all':16} {_sum(left, pace):>10}  {len(left)} of {len(steps)} steps, on one core"
+    if left and (said := pace.in_words()):
+        yield f"{said}, and the times above have that in them"
 
 
-def _sum(steps: "Sequence[Step]") -> str:
+def _sum(steps: "Sequence[Step]", pace: "Pace") -> str:
     from hmt.paper.parts.shown import duration
 
-    known = sum(step.seconds or 0.0 for step in steps)
-    more = any(step.seconds is None for step in steps)
-    return duration(known) + (" or more" if more else "")
+    times = [pace.seconds(step) for step in steps]
+    known = sum(seconds or 0.0 for seconds in times)
+    return duration(known) + (" or more" if None in times else "")
 
 
 @contextmanager
@@ -213,12 +252,12 @@ def _display(steps: int) -> "Iterator[Display]":
 class Lines:
     """One line when a step begins and one if it fails."""
 
-    def begin(self, step: "Step", number: int, total: int, left: float) -> None:
+    def begin(self, step: "Step", number: int, total: int, about: "Expected") -> None:
         from hmt.paper.parts.shown import duration
 
-        about = "" if step.seconds is None else f", about {duration(step.seconds)}"
-        whole = f" of {duration(left)} left" if left else ""
-        logger.info("%d/%d %s%s%s", number, total, step.name, about, whole)
+        own = "" if about.step is None else f", about {duration(about.step)}"
+        whole = f" of {duration(about.left)} left" if about.left else ""
+        logger.info("%d/%d %s%s%s", number, total, step.name, own, whole)
 
     def tick(self, line: str) -> None:
         """Do nothing: a log file needs no ticks."""
@@ -234,10 +273,11 @@ class Bar(Lines):
     def __init__(self, bars: Any, total: int) -> None:
         self.bars, self.task = bars, bars.add_task("", total=total, line="")
 
-    def begin(self, step: "Step", number: int, total: int, left: float) -> None:
+    def begin(self, step: "Step", number: int, total: int, about: "Expected") -> None:
         from hmt.paper.parts.shown import duration
 
-        self.bars.update(self.task, description=step.name, line=f"about {duration(left)} left")
+        left = f"about {duration(about.left)} left"
+        self.bars.update(self.task, description=step.name, line=left)
 
     def tick(self, line: str) -> None:
         self.bars.update(self.task, line=line[:100])

@@ -11,6 +11,7 @@ from hmt.fast.int8 import quantise
 from hmt.fast.prepacked import make_ready
 from hmt.limits import MAX_SENTENCE_TOKENS, MOST_SLOTS
 from hmt.model.segmenter import Segmenter
+from hmt.model.transformer import Transformer
 from hmt.models.directory import ModelConfig, describe, load_segmenter, load_system
 from hmt.models.hub import fetch, is_hub_name
 from hmt.models.weights import count_parameters
@@ -170,7 +171,7 @@ def load(
     segmenter = load_segmenter(directory, source.size)
     model = Model(system, (CapitalsReader(source.backend), target), config, segmenter)
     if int8:  # counted before: in eight bits some weights exist twice
-        quantise(system.transformers)
+        quantise(module for module in list(system.modules()) if isinstance(module, Transformer))
     elif place.type == "cpu":
         make_ready(system)
     return model

@@ -7,12 +7,15 @@ from hmt.files import write_atomically
 from hmt.paper.blocks import Block, Picture, Table
 from hmt.paper.report import Chapter, Report
 
+KINDS = (".svg", ".png")
+
 
 def write_markdown(report: Report, path: Path) -> None:
     """Write the page, and copy its pictures into a folder of the same name."""
     pictures = path.with_suffix("")
-    if pictures.is_dir():
-        shutil.rmtree(pictures)
+    for old in pictures.glob("*.*") if pictures.is_dir() else ():
+        if old.suffix in KINDS:  # other files may be there: the store
+            old.unlink()
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, "\n\n".join(_page(report, pictures)) + "\n")
 

@@ -1,26 +1,65 @@
 """How long steps take on this machine, against what the plan expects."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from hmt.paper.plan import DONE, Ledger, Step
-from hmt.paper.runs import training_seconds
+from hmt.paper.runs import planned_updates, progress, training_seconds
 
 LEAST_SECONDS = 60.0  # of expected time: less says nothing about the rest
 
 
+@dataclass(frozen=True)
+class Pace:
+    """Time of what was done here as multiples of the estimates; None if too little was done."""
+
+    training: float | None = None
+    other: float | None = None
+
+    def factor(self, step: Step) -> float:
+        """By how much a step is likely to take longer than its estimate."""
+        first, second = self.training, self.other
+        if not step.is_training:
+            first, second = second, first
+        return first or second or 1.0
+
+    def seconds(self, step: Step) -> float | None:
+        """What a step still takes: by its own log if it is under way, else by its like."""
+        if step.is_training and (under_way := progress(step.output.parent)):
+            return under_way.seconds_left
+        return None if step.seconds is None else step.seconds * self.factor(step)
+
+    def in_words(self) -> str:
+        """As in "here trainings take 1.3 times their estimates"; empty if nothing is known."""
+        named = (("trainings", self.training), ("other steps", self.other))
+        said = [f"{name} take {value:.1f} times" for name, value in named if value is not None]
+        return f"here {' and '.join(said)} their estimates" if said else ""
+
+
 def taken(step: Step, ledger: Ledger) -> float | None:
-    """Seconds that a finished step took; a training by its log, which knows what was resumed."""
-    if step.is_training:
-        return training_seconds(step.output.parent)
-    return (ledger.stamp(step) or {}).get("seconds")
+    """Seconds that a step took, or will have taken; a training by its log, also one under way."""
+    is_done = ledger.state(step) == DONE
+    if not step.is_training:
+        return (ledger.stamp(step) or {}).get("seconds") if is_done else None
+    run = step.output.parent
+    if is_done:
+        return training_seconds(run)
+    under_way, total = progress(run), planned_updates(step.command)
+    if under_way is None or not 0 < under_way.step < total:
+        return None
+    return under_way.seconds_left * total / (total - under_way.step)
 
 
-def pace(steps: Sequence[Step], ledger: Ledger) -> float | None:
-    """Time of the finished steps as a multiple of their estimates; None if too few are done."""
-    pairs = [
-        (seconds, step.seconds)
-        for step in steps
-        if step.seconds and ledger.state(step) == DONE and (seconds := taken(step, ledger))
-    ]
-    expected = sum(estimate for _, estimate in pairs)
-    return sum(seconds for seconds, _ in pairs) / expected if expected >= LEAST_SECONDS else None
+def measured(steps: Sequence[Step], ledger: Ledger) -> Pace:
+    """The pace of trainings and of other steps by what was done here."""
+    factors: list[float | None] = []
+    for is_training in (True, False):
+        pairs = [
+            (seconds, step.seconds)
+            for step in steps
+            if step.is_training == is_training and step.seconds and (seconds := taken(step, ledger))
+        ]
+        expected = sum(estimate for _, estimate in pairs)
+        total = sum(seconds for seconds, _ in pairs)
+        factors.append(total / expected if expected >= LEAST_SECONDS else None)
+    return Pace(*factors)

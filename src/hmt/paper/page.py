@@ -24,7 +24,8 @@ th, td { text-align: left; padding: 0.2rem 0.7rem 0.2rem 0; border-bottom: 1px s
 .scroll { overflow-x: auto; margin: 1rem 0; }
 .picture { background: var(--card); border-radius: 6px; padding: 0.5rem; display: inline-block; }
 .picture img { display: block; max-width: none; }
-.picture img.drawn { width: 34rem; max-width: calc(100vw - 4rem); }
+.drawn { background: none; padding: 0; } /* these follow the reader's colours themselves */
+.drawn img { width: 34rem; max-width: calc(100vw - 4rem); border-radius: 6px; }
 figure { margin: 0; }
 figcaption { color: var(--soft); font-size: 0.9rem; }
 .verdict { border-left: 4px solid var(--accent); padding: 0.3rem 0 0.3rem 0.8rem; }
@@ -96,9 +97,9 @@ def _block(block: Block) -> str:
     if isinstance(block, Picture):
         data = base64.b64encode(block.path.read_bytes()).decode()
         source = f"data:image/{KINDS[block.path.suffix]};base64,{data}"
-        kind = ' class="drawn"' if block.path.suffix == ".svg" else ""
-        image = f'<img{kind} alt="{escape(block.caption)}" src="{source}">'
-        shown = f'<div class="scroll"><div class="picture">{image}</div></div>'
+        kind = "picture drawn" if block.path.suffix == ".svg" else "picture"
+        image = f'<img alt="{escape(block.caption)}" src="{source}">'
+        shown = f'<div class="scroll"><div class="{kind}">{image}</div></div>'
         return f"<figure>{shown}<figcaption>{escape(block.caption)}</figcaption></figure>"
     if isinstance(block, Table):
         head = "".join(f"<th>{escape(cell)}</th>" for cell in block.head)

@@ -6,6 +6,7 @@ digests of all inputs at the time.  A finished training needs no stamp, its run 
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -16,7 +17,7 @@ from hmt.errors import UserError
 from hmt.files import write_atomically
 from hmt.paper.blocks import Section
 
-DONE, OPEN, STALE = "done", "to do", "out of date"
+DONE, STORED, OPEN, STALE = "done", "stored", "to do", "out of date"
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,12 @@ class Place:
     pieces: int = 6000  # joint BPE pieces
     size: str = "tiny"  # of the models whose speed is measured
     updates: int = 1000  # of every system from the start that all share
+    seen: Path | None = None  # results of here and of the store together, see known.py
+
+    @property
+    def found(self) -> Path:
+        """Where results are looked for; steps write theirs to `output`."""
+        return self.seen or self.output
 
 
 @dataclass(frozen=True)
@@ -47,6 +54,12 @@ class Step:
     needs: "tuple[Step, ...]" = ()
     # says whether an output without a stamp is finished, as that of a training done before
     is_finished: Callable[[], bool] | None = None
+    private: tuple[str, ...] = ()  # keys of its output that hold sentences of the test set
+
+    @property
+    def file(self) -> str:
+        """Its name as that of a file."""
+        return self.name.replace("/", "-").replace(" ", "-")
 
     @property
     def shown(self) -> str:
@@ -81,7 +94,7 @@ class Ledger:
     folder: Path
 
     def path(self, step: Step) -> Path:
-        return self.folder / f"{step.name.replace('/', '-').replace(' ', '-')}.json"
+        return self.folder / f"{step.file}.json"
 
     def stamp(self, step: Step) -> dict[str, Any] | None:
         """What was noted when the step was done; None if it never was."""
@@ -135,6 +148,20 @@ def digest(path: Path) -> str | None:
 def _digest(path: Path, modified: int, size: int) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def portable(text: str, place: Place) -> str:
+    """A command, or JSON, without the folders of this machine."""
+    names = {place.output: "RESULTS", place.runs: "RUNS", place.data: "DATA"}
+    names |= {path: option.upper() for option, path in place.texts.items()}
+    names[place.recipes] = "recipes/multi30k"
+    if place.recipes.parent.name:  # not the working directory
+        names[place.recipes.parent] = "recipes"
+    # a folder inside another one first; only whole names, with what is inside
+    for folder in sorted(names, key=lambda path: -len(str(path))):
+        whole = rf"(?<![\w./-]){re.escape(str(folder))}(?![\w.-])"
+        text = re.sub(whole, names[folder], text)
+    return text
 
 
 def ordered(steps: Iterable[Step]) -> list[Step]:

@@ -1,16 +1,15 @@
 """The report: every figure and table of the paper, theirs beside ours, from what is there."""
 
-import os
-import platform
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from hmt.analysis.published import published_title
 from hmt.paper.blocks import Section
+from hmt.paper.known import Known
 from hmt.paper.parts import NOT_PLANNED
 from hmt.paper.parts.shown import duration
-from hmt.paper.plan import DONE, Ledger, Part, Place, Step, ordered, with_all_texts
-from hmt.paper.runs import run_facts, training_seconds
+from hmt.paper.plan import Part, Place, Step, ordered, portable
+from hmt.paper.store import Entry, machine
 from hmt.training.publish import source_commit
 
 
@@ -60,24 +59,26 @@ class Report:
     not_planned: tuple[str, ...]
 
 
-def build(place: Place, parts: Sequence[Part], ledger: Ledger) -> Report:
+def build(place: Place, parts: Sequence[Part], known: Known) -> Report:
     """Look at what is there."""
-    place, chapters = with_all_texts(place, parts), []
+    chapters = []
     for part in parts:
         steps = ordered(part.steps(place))
         own = [step for step in steps if step.name != "prepare"]
-        done = sum(ledger.state(step) == DONE for step in own)
+        done = sum(known.entry(step) is not None for step in own)
         commands = tuple(portable(step.shown, place) for step in steps)
-        provenance = _provenance(steps, ledger)
+        provenance = _provenance(steps, known)
         chapters.append(Chapter(part, part.section(place), provenance, commands, done, len(own)))
     every = ordered(step for part in parts for step in part.steps(place))
-    trained = tuple(_trained(step) for step in every if _is_there(step, ledger))
+    found = [(step, entry) for step in every if (entry := known.entry(step))]
+    trained = tuple(_trained(entry) for step, entry in found if step.is_training)
+    machines = _values(entry.machine for _, entry in found) or [machine()]
     introduction = (
         f"{published_title()}. What the paper shows, made again in small by `hmt paper`: Multi30k "
         "German-English, 29,000 captions, models of 3+3 layers and width 128, where nothing else "
         "is said. The paper trained on millions of sentences with models thirty times as large: "
         "directions can be compared, numbers cannot.",
-        f"Made on {platform.machine()} with {os.cpu_count()} cores and no accelerator, report at "
+        f"Made on {' and '.join(machines)}, without an accelerator; report at "
         f"commit {_short(source_commit())}. BLEU is sacreBLEU 13a, mixed case, on "
         "test_2016_flickr; AL counts tokens; [ ] are 95 % intervals by bootstrap over sentences; "
         "differences are tested by paired bootstrap. In commands DATA is the folder of the text, "
@@ -89,68 +90,48 @@ def build(place: Place, parts: Sequence[Part], ledger: Ledger) -> Report:
     )
 
 
-def portable(command: str, place: Place) -> str:
-    """A command without the folders of this machine."""
-    names = {place.output: "RESULTS", place.runs: "RUNS", place.data: "DATA"}
-    names |= {path: option.upper() for option, path in place.texts.items()}
-    names[place.recipes] = "recipes/multi30k"
-    if place.recipes.parent.name:  # not the working directory
-        names[place.recipes.parent] = "recipes"
-    # a folder inside another one first
-    for folder in sorted(names, key=lambda path: -len(str(path))):
-        command = command.replace(str(folder), names[folder])
-    return command
-
-
-def _is_there(step: Step, ledger: Ledger) -> bool:
-    return step.is_training and ledger.state(step) == DONE
-
-
-def _provenance(steps: Sequence[Step], ledger: Ledger) -> str:
-    """One line: trained and analysed at which commits, with which seeds, at what cost."""
-    runs = [step.output.parent for step in steps if _is_there(step, ledger)]
-    known = [facts for run in runs if (facts := run_facts(run))]
-    stamps = [
-        stamp
-        for step in steps
-        if not step.is_training and ledger.state(step) == DONE and (stamp := ledger.stamp(step))
-    ]
+def _provenance(steps: Sequence[Step], known: Known) -> str:
+    """One line: trained and analysed when, at which commits, with which seeds, at what cost."""
+    found = [(step, entry) for step in steps if (entry := known.entry(step))]
+    trained = [entry for step, entry in found if step.is_training]
+    analysed = [entry for step, entry in found if step.is_finished is None]
     said = []
-    if known:
-        seeds = sorted({str(facts.get("seed")) for facts in known})
-        commits = sorted({_short(facts.get("commit")) for facts in known})
-        costs = [cost for run in runs if (cost := training_seconds(run)) is not None]
-        total = sum(costs)
-        said.append(
-            f"{len(known)} trained ({_listed('seed', seeds)}; {_listed('commit', commits)}; "
-            f"{duration(total)} on the wall)"
-        )
-    if stamps:
-        commits = sorted({_short(stamp.get("commit")) for stamp in stamps})
-        total = sum(stamp.get("seconds", 0.0) for stamp in stamps)
-        said.append(f"evaluated and analysed in {duration(total)} ({_listed('commit', commits)})")
+    if trained:
+        seeds = _listed("seed", _values(str(entry.seed) for entry in trained))
+        said.append(f"{len(trained)} trained ({seeds}; {_origin(trained)} on the wall)")
+    if analysed:
+        said.append(f"evaluated and analysed ({_origin(analysed)})")
     return "; ".join(said) or "nothing has been run yet"
+
+
+def _origin(entries: Sequence[Entry]) -> str:
+    """Commits, days, and the time that all took together."""
+    commits = _listed("commit", _values(_short(entry.commit) for entry in entries))
+    days = _values(entry.finished[:10] for entry in entries)
+    when = " to ".join(dict.fromkeys((days[0], days[-1]))) if days else "some day"
+    return f"{commits}; {when}; {duration(sum(entry.seconds or 0.0 for entry in entries))}"
+
+
+def _values(found: Iterable[str]) -> list[str]:
+    return sorted(set(filter(None, found)))
 
 
 def _listed(name: str, values: Sequence[str]) -> str:
     return f"{name}{'s' * (len(values) > 1)} {', '.join(values)}"
 
 
-def _trained(step: Step) -> Trained:
-    run = step.output.parent
-    facts, cost = run_facts(run) or {}, training_seconds(run)
-    steps = facts.get("steps") or [0]
+def _trained(entry: Entry) -> Trained:
     return Trained(
-        step.name.removeprefix("train "),
-        f"{steps[-1]:,}" if steps[-1] else "composed",
-        str(facts.get("seed")),
-        _short(facts.get("commit")),
-        "–" if cost is None else duration(cost),
+        entry.step.removeprefix("train "),
+        f"{entry.updates:,}" if entry.updates else "composed",
+        str(entry.seed),
+        _short(entry.commit),
+        "–" if entry.seconds is None or not entry.updates else duration(entry.seconds),
     )
 
 
-def _short(commit: object) -> str:
-    if not isinstance(commit, str):
+def _short(commit: str | None) -> str:
+    if commit is None or commit == "unknown":
         return "unknown"
     plain, _, dirty = commit.partition("-")
     return plain[:7] + ("-dirty" if dirty else "")

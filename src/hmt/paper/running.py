@@ -6,13 +6,15 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
-from hmt.paper.plan import DONE, STALE, Ledger, Step
+from hmt.paper.pace import measured
+from hmt.paper.plan import DONE, STALE, STORED, Ledger, Step
+from hmt.paper.store import machine
 from hmt.training.publish import source_commit
 
 FAILED, SKIPPED, RAN = "failed", "skipped", "ran"
@@ -26,15 +28,23 @@ class Outcome:
     """How a step ended."""
 
     step: Step
-    status: str  # DONE (before), RAN, FAILED or SKIPPED
+    status: str  # DONE (before), STORED, RAN, FAILED or SKIPPED
     seconds: float = 0.0
     why: str = ""
+
+
+@dataclass(frozen=True)
+class Expected:
+    """Seconds that a step takes, and all that are left with it."""
+
+    step: float | None
+    left: float
 
 
 class Display(Protocol):
     """Shows what is going on."""
 
-    def begin(self, step: Step, number: int, total: int, left: float) -> None: ...
+    def begin(self, step: Step, number: int, total: int, about: Expected) -> None: ...
 
     def tick(self, line: str) -> None: ...
 
@@ -53,19 +63,27 @@ def run(
     execute: Execute,
     *,
     trains: bool = True,
+    spared: Collection[str] = (),
 ) -> list[Outcome]:
-    """Run in order what is not done.  An interrupt ends the running step, which keeps its work."""
+    """Run in order what is not done, nor spared because its result is stored.
+
+    An interrupt ends the running step, which keeps its work.
+    """
     outcomes: dict[str, Outcome] = {}
     left = {
-        step.name: step.seconds or 0.0
+        step.name: step
         for step in steps
-        if (trains or not step.is_training) and ledger.state(step) != DONE
+        if (trains or not step.is_training)
+        and step.name not in spared
+        and ledger.state(step) != DONE
     }
     for number, step in enumerate(steps, 1):
         lacking = [n.name for n in step.needs if outcomes[n.name].status in (FAILED, SKIPPED)]
         state = ledger.state(step)
         if state == DONE and not lacking:
             outcomes[step.name] = Outcome(step, DONE)
+        elif step.name in spared:
+            outcomes[step.name] = Outcome(step, STORED)
         elif lacking:
             outcomes[step.name] = Outcome(step, SKIPPED, why=f"needs {', '.join(lacking)}")
         elif step.is_training and not trains:
@@ -76,7 +94,9 @@ def run(
                 shutil.rmtree(step.output.parent, ignore_errors=True)
             if step.is_finished is None:
                 ledger.begin(step)
-            display.begin(step, number, len(steps), sum(left.values()))
+            pace = measured(steps, ledger)
+            whole = sum(pace.seconds(each) or 0.0 for each in left.values())
+            display.begin(step, number, len(steps), Expected(pace.seconds(step), whole))
             outcomes[step.name] = _run(step, ledger, logs, display, execute)
         left.pop(step.name, None)
         display.end(outcomes[step.name])
@@ -85,7 +105,7 @@ def run(
 
 def _run(step: Step, ledger: Ledger, logs: Path, display: Display, execute: Execute) -> Outcome:
     logs.mkdir(parents=True, exist_ok=True)
-    log = logs / f"{step.name.replace('/', '-').replace(' ', '-')}.log"
+    log = logs / f"{step.file}.log"
     start = time.monotonic()
     code = execute(step.command, log, lambda: display.tick(last_line(log)))
     seconds = time.monotonic() - start
@@ -101,6 +121,7 @@ def _run(step: Step, ledger: Ledger, logs: Path, display: Display, execute: Exec
         step,
         seconds=round(seconds + earlier, 1),
         commit=source_commit(),
+        machine=machine(),
         finished=datetime.now(UTC).isoformat(timespec="seconds"),
     )
     return Outcome(step, RAN, seconds)

@@ -3,14 +3,14 @@
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from hmt.errors import UserError
 from hmt.models.directory import read_config
 from hmt.training.journal import LOG
-from hmt.training.recipe import Recipe, load_recipe
+from hmt.training.recipe import Recipe, load_recipe, parse_recipe
 
 UNITS = {"second": 1, "minute": 60, "hour": 3600}
 COST = re.compile(r"# Cost: .*?([\d][\d.,]*) (?:processor )?(second|minute|hour)s?\b")
@@ -19,11 +19,8 @@ COST = re.compile(r"# Cost: .*?([\d][\d.,]*) (?:processor )?(second|minute|hour)
 def is_finished(run: Path, recipe: Path, overrides: Sequence[str]) -> bool:
     """Whether a run of this recipe has made its last update and averaged its snapshots."""
     facts, resolved = run_facts(run), load_recipe(recipe, list(overrides))
-    try:
-        made = load_recipe(run / "training" / "recipe.json")
-    except UserError:
-        return False
-    if facts is None or _learned(made) != _learned(resolved):
+    made = run_recipe(run)
+    if facts is None or made is None or _learned(made) != _learned(resolved):
         return False
     if facts.get("weights") == "composed":
         return True
@@ -34,6 +31,22 @@ def is_finished(run: Path, recipe: Path, overrides: Sequence[str]) -> bool:
     return reached == updates and is_averaged
 
 
+def run_recipe(run: Path) -> Recipe | None:
+    """The recipe that a run resolved; None if it has none that can be read."""
+    try:
+        return load_recipe(run / "training" / "recipe.json")
+    except UserError:
+        return None
+
+
+def made_by(recipe: dict[str, Any], command: Sequence[str]) -> bool:
+    """Whether a recipe gives the weights that a command (train RECIPE --set A=B ...) gives."""
+    try:
+        return _learned(parse_recipe(recipe)) == _learned(load_recipe(command[1], command[3::2]))
+    except UserError:
+        return False
+
+
 def run_facts(run: Path) -> dict[str, Any] | None:
     """What the model directory of a run records about its weights; None if there is none yet."""
     try:
@@ -42,12 +55,24 @@ def run_facts(run: Path) -> dict[str, Any] | None:
         return None
 
 
+@dataclass(frozen=True)
+class Progress:
+    """Where a training is, by the last line of its log."""
+
+    step: int
+    seconds_left: float
+
+
+def progress(run: Path) -> Progress | None:
+    """How far a run has come; None if its log does not tell, or if it is at its end."""
+    steps = [line for line in _log(run) if line.get("kind") == "train"]
+    last = steps[-1] if steps else {}
+    return Progress(last["step"], last["seconds_left"]) if last.get("seconds_left") else None
+
+
 def training_seconds(run: Path) -> float | None:
     """Wall-clock seconds of a whole run, by the pace that its log shows; None if unknown."""
-    try:
-        lines = [json.loads(x) for x in (run / LOG).read_text(encoding="utf-8").splitlines()]
-    except (OSError, ValueError):
-        return None
+    lines = _log(run)
     steps = [line for line in lines if line.get("kind") == "train" and line.get("seconds_left")]
     if not steps:
         return None
@@ -56,6 +81,19 @@ def training_seconds(run: Path) -> float | None:
     if total <= last["step"]:
         return None
     return float(last["seconds_left"] / (total - last["step"]) * total)
+
+
+def planned_updates(command: Sequence[str]) -> int:
+    """Updates that a command (train RECIPE --set A=B ...) makes."""
+    stages = load_recipe(command[1], command[3::2]).stages
+    return sum(stage.training.updates for stage in stages)
+
+
+def _log(run: Path) -> list[dict[str, Any]]:
+    try:
+        return [json.loads(x) for x in (run / LOG).read_text(encoding="utf-8").splitlines()]
+    except (OSError, ValueError):
+        return []
 
 
 def stated_seconds(recipe: Path) -> float | None:

@@ -109,6 +109,7 @@ def analyse(
     file: str = "",
     inputs: Sequence[Path] = (),
     seconds: float = 30.0,
+    private: tuple[str, ...] = (),
 ) -> Step:
     """An analysis; its output is WHAT.json in the folder, unless a file is named."""
     output = place.output / folder
@@ -119,4 +120,5 @@ def analyse(
         output / (file or f"{what}.json"),
         seconds,
         needs=tuple(needs),
+        private=private,
     )

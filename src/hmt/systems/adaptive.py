@@ -6,7 +6,8 @@ With s tokens read and t written the lag is k = s - t, and M_k predicts y_{t+1}.
 written if M_k is sure enough (p >= rho_k), otherwise one more source token is read.  Nothing is
 trained: the M_k are wait-k models, or one multipath model.  M_k computes the target prefix with its
 own wait-k spans, which do not depend on the path actually taken, so the rows of lag k stay valid in
-the cache.
+the cache.  With `ensemble`, the models of the three lags nearest to k predict together, all of them
+with the spans of wait-k.
 """
 
 from collections.abc import Sequence
@@ -19,6 +20,7 @@ from torch import Tensor, nn
 from hmt.errors import UserError
 from hmt.limits import MOST_TRANSFORMERS
 from hmt.model.dims import Dims
+from hmt.model.ensemble import Ensemble
 from hmt.model.rows import Row, Rows, same_lag_bias
 from hmt.model.transformer import Transformer
 from hmt.model.vocabulary import at_least_float32
@@ -48,6 +50,7 @@ class AdaptiveKnobs:
     k_max: int = 10  # never read on at this lag
     rho_a: float = 0.7  # probability that suffices to write at lag k_min ...
     rho_b: float = 0.0  # ... and at lag k_max, linear between
+    ensemble: bool = False  # the three models nearest to a lag predict together
 
     def __post_init__(self) -> None:
         if not 1 <= self.k_min <= self.k_max:
@@ -65,6 +68,8 @@ class AdaptiveKnobs:
 
 Computed = dict[int, int]
 """Memory of a stream: how many target tokens each M_k has computed."""
+
+NEAREST = 3  # models of an ensemble
 
 AdaptiveStream = Stream[AdaptiveKnobs, Computed]
 
@@ -102,34 +107,69 @@ class Adaptive(TokenSystem[AdaptiveConfig, AdaptiveKnobs, Computed]):
                 )
         made = cls(AdaptiveConfig(dims, lags, models[0].config.label_smoothing))
         made.to(models[0].transformer.output.weight)  # its precision and device
-        for transformer, model in zip(made.transformers, models, strict=True):
+        for transformer, model in zip(made.models, models, strict=True):
             transformer.load_state_dict(model.transformer.state_dict())
         return made
 
     @property
-    def transformers(self) -> list[Transformer]:
+    def models(self) -> list[Transformer]:
+        """The M_k, in the order of the config's lags."""
         return [self.transformer, *self.others]
+
+    @property
+    def transformers(self) -> list[Transformer]:
+        """Every model alone, then every ensemble of neighbours."""
+        models = self.models
+        return [*models, *(Ensemble([models[n] for n in each]) for each in self.neighbours)]
+
+    @property
+    def neighbours(self) -> list[list[int]]:
+        """Indices of the models of each ensemble, from small lags to large; none of one model."""
+        lags = self.config.lags
+        if len(lags) < 2:
+            return []
+        order = sorted(range(len(lags)), key=lambda n: lags[n])
+        return [order[n : n + NEAREST] for n in range(max(1, len(lags) - NEAREST + 1))]
 
     def default_knobs(self) -> dict[str, object]:
         lags = self.config.lags
         return {"k_min": min(lags), "k_max": max(lags)} if lags else {}
 
-    def nearest(self, k: int) -> int:
-        """Index of the model that serves lag k: the one trained at the nearest lag."""
+    def doubts(self, knobs: AdaptiveKnobs) -> list[str]:
+        if knobs.ensemble and not self.neighbours:
+            return ["ensemble = true changes nothing: there is one model for all lags."]
+        return []
+
+    def nearest(self, k: int, ensemble: bool = False) -> int:
+        """Index of what serves lag k: the model, or the ensemble, that is nearest to it."""
         lags = self.config.lags or (k,)
+        if ensemble and self.neighbours:
+            far = [
+                (max(abs(lags[n] - k) for n in each), place)
+                for place, each in enumerate(self.neighbours)
+            ]
+            return len(lags) + min(far)[1]
         return min(range(len(lags)), key=lambda n: (abs(lags[n] - k), lags[n]))
 
     # ---- forced decoding with the composed models
 
-    def forward_lag(self, batch: Batch, k: int) -> TokenPass:
+    def forward_lag(self, batch: Batch, k: int, knobs: AdaptiveKnobs) -> TokenPass:
         """M_k on its own wait-k spans."""
         moments = scheduled(batch, lambda token: k + token - 1)
-        return self.forward_at(batch, moments, transformer_index=self.nearest(k))
+        index = self.nearest(k, knobs.ensemble)
+        return self.forward_at(batch, moments, transformer_index=index)
+
+    def gold(self, batch: Batch, done: TokenPass) -> tuple[Tensor, Tensor]:
+        if not isinstance(done.transformer, Ensemble):
+            return super().gold(batch, done)
+        log_prob = done.transformer.output(done.hidden)  # (N, V)
+        gold = log_prob.gather(1, batch.target[done.is_real][:, None])[:, 0]
+        return gold, log_prob.mean(-1)
 
     def loss(self, batch: Batch, knobs: AdaptiveKnobs) -> Loss:
         """The mean over all lags: nothing is trained, so no lag is preferred."""
         each = [
-            self.cross_entropy(batch, self.forward_lag(batch, k))
+            self.cross_entropy(batch, self.forward_lag(batch, k, knobs))
             for k in range(knobs.k_min, knobs.k_max + 1)
         ]
         return mean_loss([Loss(total, {"cross_entropy": total}) for total in each])
@@ -140,7 +180,7 @@ class Adaptive(TokenSystem[AdaptiveConfig, AdaptiveKnobs, Computed]):
         lag = lag.masked_fill(reads == batch.source_length[:, None], knobs.k_max)
         found = torch.zeros_like(lag, dtype=self.transformer.output.weight.dtype)
         for k in range(knobs.k_min, knobs.k_max + 1):
-            done = self.forward_lag(batch, k)
+            done = self.forward_lag(batch, k, knobs)
             found = torch.where(lag == k, done.spread(self.gold(batch, done)[0]), found)
         return found
 
@@ -162,7 +202,8 @@ class Adaptive(TokenSystem[AdaptiveConfig, AdaptiveKnobs, Computed]):
         missing = range(stream.memory.get(k, 0) + 1, token + 1)
         rows = [Row(i, min(k + i - 1, stream.read), lag=k) for i in missing]
         # M_{k_max} may be asked once more when the source has ended: see `decide_one`.
-        return Plan(rows, transformer_index=self.nearest(k), drops_unless_written=k == knobs.k_max)
+        index = self.nearest(k, knobs.ensemble)
+        return Plan(rows, transformer_index=index, drops_unless_written=k == knobs.k_max)
 
     def top(self, output: PassOutput) -> tuple[list[int], list[float]]:
         """The most probable next token of each stream, and its probability."""

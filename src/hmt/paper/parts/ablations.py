@@ -143,11 +143,11 @@ def section(name: str, place: Place) -> Section:
     cells, outcomes, missing = [], {}, []
     for n, row in enumerate(rows):
         delay, score = theirs[row.label]
-        point = find_point(place.output / row.folder, row.settings)
+        point = find_point(place.found / row.folder, row.settings)
         ours = ("–", "–") if point is None else (lag(point), bleu(point))
         cells.append((row.label, f"{delay:.2f}", f"{score:.2f}", *ours))
         if point is None:
-            missing.append(f"{row.run} ({row.label})")
+            missing.append(f"“{row.label}”")
             continue
         score_ours = point["quality"]["bleu"]
         ends = ((point.get("intervals") or {}).get("quality") or {}).get("bleu")
@@ -187,26 +187,21 @@ def verdict(outcomes: dict[int, Outcome], reference: int) -> str:
     base = outcomes[reference]
     others = [outcome for n, outcome in outcomes.items() if n != reference]
     said = []
-    for what, place in (("AL", 0), ("BLEU", 1)):
-        as_there: list[str] = []
-        level: list[str] = []
-        other_way: list[str] = []
+    for what, place, still in (
+        ("AL", 0, f"moves by less than {LEVEL_LAG}"),
+        ("BLEU", 1, "stays within its interval"),
+    ):
+        groups: dict[str, list[str]] = {"moves as in the paper": [], still: []}
+        groups["moves the other way"] = []
+        low, high = base.interval
         for outcome in others:
             paper = outcome.paper[place] - base.paper[place]
             ours = outcome.ours[place] - base.ours[place]
-            low, high = base.interval
             is_level = abs(ours) < LEVEL_LAG if what == "AL" else low <= outcome.ours[place] <= high
-            group = level if is_level else as_there if paper * ours > 0 else other_way
-            group.append(outcome.label)
-        parts = [
-            f"{text} ({'; '.join(labels)})"
-            for text, labels in (
-                ("moves as in the paper", as_there),
-                ("cannot be told from the reference", level),
-                ("moves the other way", other_way),
-            )
-            if labels
-        ]
+            way = "moves as in the paper" if paper * ours > 0 else "moves the other way"
+            by = f"{ours:+.2f}" if what == "AL" else f"{ours:+.1f}"
+            groups[still if is_level else way].append(f"{outcome.label}: {by}")
+        parts = [f"{text} ({'; '.join(labels)})" for text, labels in groups.items() if labels]
         said.append(f"{what} {', '.join(parts)}")
     return f"Against the row {base.label}: {'; '.join(said)}."
 

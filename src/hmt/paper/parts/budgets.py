@@ -5,6 +5,7 @@ authors of a system train one model per latency, so does the plan.
 """
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from hmt.paper.parts.systems import (
     DELTAS,
@@ -108,6 +109,8 @@ def rivals(budget: Budget) -> tuple[Rival, ...]:
     wait_k = tuple(
         budget.tuned(f"wait-{k}", "wait-k", {}, (f"model.config.k={k}",)) for k in WAIT_K_LAGS
     )
+    composed = "composed of the wait-k models"
+    by_lag = _adaptive(budget, "adaptive-wait-k", wait_k, composed, "adaptive")
     return (
         Rival("hmt", (hmt(),), "one model, lower drawn from 1 to 6", is_core=True),
         Rival("multipath", (multipath,), "one model, k drawn", is_core=True),
@@ -145,7 +148,8 @@ def rivals(budget: Budget) -> tuple[Rival, ...]:
         ),
         _mma(budget, "mma", 1.0),
         Rival("wait-k", wait_k, "one model per k (1, 3, 5, 7, 9)"),
-        _adaptive(budget, "adaptive-wait-k", wait_k, "composed of the wait-k models", "adaptive"),
+        by_lag,
+        _together(by_lag),
         Rival("gma", _gma(budget), "one model per delta (0.5, 1, 2, 3), as published"),
         Rival(
             "gsimt",
@@ -192,3 +196,17 @@ def _adaptive(
 ) -> Rival:
     model = Trained(f"{budget.name}/{label}", "adaptive", {"rho-a": RHOS}, made_of=made_of)
     return Rival(label, (model,), note, variant_of)
+
+
+def _together(adaptive: Rival) -> Rival:
+    """The same models, neighbours predicting together."""
+    models = tuple(
+        replace(
+            model,
+            sweep={**model.sweep, "ensemble": "true"},
+            evaluated=f"{Path(model.run).parent}/adaptive-ensemble",
+        )
+        for model in adaptive.models
+    )
+    note = "the same, the three models nearest to a lag predict together"
+    return Rival("adaptive-ensemble", models, note, variant_of="adaptive")

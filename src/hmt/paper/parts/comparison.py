@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from hmt.analysis.curves import Axes, Curve, CurvePoint, read_curve
-from hmt.analysis.figures import curve_figure, save_figure
-from hmt.paper.blocks import Block, Picture, Table, Text
+from hmt.analysis.figures import curve_figure
+from hmt.paper.blocks import Block, Table, Text
+from hmt.paper.parts.drawn import drawn
 from hmt.paper.parts.shown import AXES, read_data, with_interval
 from hmt.paper.parts.systems import Rival, Trained
 from hmt.paper.plan import Place, Step
@@ -75,7 +76,7 @@ class Comparison:
         return [
             {**found, "seed": seed}
             for rival in self.rivals[1:]
-            if (data := read_data(place.output / self._test_folder(rival, seed) / "rivals.json"))
+            if (data := read_data(place.found / self._test_folder(rival, seed) / "rivals.json"))
             for found in data["differences"]
         ]
 
@@ -122,16 +123,14 @@ class Comparison:
         curves = self.curves(place)
         if not curves:
             return []
-        path = place.output / self.folder / "curves.svg"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        drawn = self.drawn(place, curves)
-        save_figure(curve_figure([*drawn, *published], self.axes), path)
-        blocks: list[Block] = [Picture(path, caption)]
-        left = [c.label for c in curves if c not in drawn]
+        best = self.drawn(place, curves)
+        figure = curve_figure([*best, *published], self.axes)
+        blocks: list[Block] = [drawn(place, f"{self.folder}/curves.svg", figure, caption)]
+        left = [c.label for c in curves if c not in best]
         if left:
-            blocks.append(
-                Text(f"In the table only, the other variant is better: {', '.join(left)}.")
-            )
+            named = f"{', '.join(left)} {_verb(left, 'is', 'are')}"
+            text = f"{named} not drawn but in the table: another variant of the system is better."
+            blocks.append(Text(text))
         tests = [test for seed in place.seeds for test in self.tests(place, seed)]
         if tests:
             blocks.append(tests_table(tests, self.rivals[0].label))
@@ -141,22 +140,49 @@ class Comparison:
 
     def verdict(self, place: Place, claim: str) -> str:
         """One sentence: where HMT stands among what there is; `claim` is what the paper says."""
-        own = self.rivals[0].label
-        tests, curves = self.tests(place), self.curves(place)
+        return f"{claim}; {self.standing(place)}."
+
+    def standing(self, place: Place) -> str:
+        """Where HMT stands: of variants of one system against the better one."""
+        curves = self.curves(place)
+        tests = {t["first"]: t for t in self.tests(place)}
         if not tests:
-            return f"{claim}; {said_of(curves, own)}."
-        sides = sides_of(tests)
-        apart = sides.pop("never beside")
+            return said_of(curves, self.rivals[0].label)
+        drawn = {curve.label for curve in self.drawn(place, curves)}
+        shown = {label: test for label, test in tests.items() if label in drawn}
+        sides = sides_of(list(shown.values()))
+        apart = sides.pop("apart from")
         said = [f"{side} {', '.join(names)}" for side, names in sides.items() if names]
-        agrees = sides["above"] and not sides["below"] and not sides["level with"]
-        start = "As in the paper" if agrees else claim
-        joint = ", " if agrees else "; here "
-        clauses = [f"where they share AL, HMT is {', '.join(said)}"] if said else []
-        clauses += [f"{', '.join(apart)} never have its AL"] if apart else []
-        untested = {r.label for r in self.rivals[1:]} - {t["first"] for t in tests}
-        count = f"{len(untested)} of {len(self.rivals) - 1}"
-        clauses += [f"{count} others are not tested yet"] if untested else []
-        return f"{start}{joint}{'; '.join(clauses)}."
+        clauses = [f"here, where they share AL, HMT is {', '.join(said)}"] if said else []
+        if apart:
+            clauses.append(
+                f"{', '.join(apart)} {_verb(apart, 'has', 'have')} no AL in common with it"
+            )
+        clauses += [text for text in [self._other_seeds(place, shown)] if text]
+        families = {rival.variant_of or rival.label for rival in self.rivals[1:]}
+        tested = {r.variant_of or r.label for r in self.rivals if r.label in tests}
+        if left := len(families - tested):
+            clauses.append(
+                f"{left} of {len(families)} others {_verb([''] * left, 'is', 'are')} not tested yet"
+            )
+        return "; ".join(clauses)
+
+    def _other_seeds(self, place: Place, first: Mapping[str, Mapping[str, Any]]) -> str:
+        """Where tests with other seeds come out otherwise than those with the first."""
+        later = [test for seed in place.seeds[1:] for test in self.tests(place, seed)]
+        again = [test for test in later if test["first"] in first]
+        other = [
+            f"{side_of(test)} {test['first']} with seed {test['seed']}"
+            for test in again
+            if side_of(test) != side_of(first[test["first"]])
+        ]
+        if other:
+            return f"it is {', '.join(other)}"
+        return "other seeds say the same" if again else ""
+
+
+def _verb(names: Sequence[str], one: str, several: str) -> str:
+    return one if len(names) == 1 else several
 
 
 def _means(model: Trained, place: Place, axes: Axes) -> list[CurvePoint]:
@@ -211,7 +237,7 @@ def above(curves: Sequence[Curve], own: str) -> str:
         for point in curve.points
         if (own_height := height(line, point.latency)) is not None
     ]
-    over = [f"{label} at {x:.2f} ({more:+.1f})" for label, x, more in beside if more > 0]
+    over = [f"{label} at AL {x:.2f} ({more:+.1f} BLEU)" for label, x, more in beside if more > 0]
     if not beside:
         return "No point of another system lies within the latencies of HMT."
     listed = f": {', '.join(over)}" if over else ""
@@ -236,7 +262,7 @@ def said_of(curves: Sequence[Curve], own: str) -> str:
 
 def sides_of(tests: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
     """Against whom HMT is above, level, below, by tests of HMT minus the other one."""
-    sides: dict[str, list[str]] = {"above": [], "level with": [], "below": [], "never beside": []}
+    sides: dict[str, list[str]] = {"above": [], "level with": [], "below": [], "apart from": []}
     for found in tests:
         sides[side_of(found)].append(found["first"])
     return sides
@@ -245,7 +271,7 @@ def sides_of(tests: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
 def side_of(found: Mapping[str, Any]) -> str:
     """Where HMT is by one test."""
     if "why_not" in found:
-        return "never beside"
+        return "apart from"
     if found["p"] >= LEVEL:
         return "level with"
     return "above" if found["difference"] > 0 else "below"

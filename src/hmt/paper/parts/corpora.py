@@ -77,10 +77,12 @@ def europarl(place: Place) -> Section:
             *news,
             Text(f"HMT in the paper on newstest2015 (Base, 4.5 million pairs): {paper}."),
         ]
-    verdict = f"On debates: {ON_DEBATES.verdict(place, CLAIM)}"
+    verdict = f"{CLAIM}. On debates: {ON_DEBATES.standing(place)}."
     if news:
-        verdict += f" On news: {ON_NEWS.verdict(place, CLAIM)}"
-    return Section(blocks, verdict, [*ON_DEBATES.missing(place), *ON_NEWS.missing(place)])
+        verdict += f" On news: {ON_NEWS.standing(place)}."
+    missing = [f"{name} on debates" for name in ON_DEBATES.missing(place)]
+    missing += [f"{name} on news" for name in ON_NEWS.missing(place)]
+    return Section(blocks, verdict, missing)
 
 
 def iwslt15_steps(place: Place) -> list[Step]:

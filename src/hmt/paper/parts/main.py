@@ -3,10 +3,9 @@
 from hmt.paper.blocks import Block, Section, Table, Text
 from hmt.paper.parts.budgets import EQUAL_TIME, EQUAL_UPDATES, START, Budget, rivals
 from hmt.paper.parts.comparison import Comparison, difference, side_of
-from hmt.paper.parts.shown import duration
+from hmt.paper.parts.shown import TRAININGS, duration, read_data
 from hmt.paper.parts.systems import SCRATCH, Rival
 from hmt.paper.plan import Part, Place, Step
-from hmt.paper.runs import training_seconds
 
 CLAIM = "The paper has HMT above all others at every latency"
 UPDATES = Comparison(EQUAL_UPDATES.name, rivals(EQUAL_UPDATES), is_seeded=True)
@@ -31,7 +30,7 @@ def section(place: Place) -> Section:
     blocks = UPDATES.blocks(place, CAPTION.format("equal updates from one start"))
     if blocks:
         blocks.insert(1, Text(_protocol(place)))
-        blocks += [budgets_table(place), Text(_notes(UPDATES.rivals))]
+        blocks += [budgets_table(place), _notes(UPDATES.rivals)]
     return Section(blocks, UPDATES.verdict(place, CLAIM), UPDATES.missing(place))
 
 
@@ -44,8 +43,9 @@ def _protocol(place: Place) -> str:
     )
 
 
-def _notes(every: tuple[Rival, ...]) -> str:
-    return "How each is trained: " + "; ".join(f"{r.label}: {r.note}" for r in every) + "."
+def _notes(every: tuple[Rival, ...]) -> Table:
+    rows = tuple((rival.label, rival.note) for rival in every)
+    return Table(("system", "how it is trained"), rows, "How each system is trained")
 
 
 def time_steps(place: Place) -> list[Step]:
@@ -69,15 +69,17 @@ def time_section(place: Place) -> Section:
         blocks.append(budgets_table(place))
     verdict = TIME.verdict(place, CLAIM)
     tested = {found["first"]: found for found in UPDATES.tests(place)}
+    both = [found for found in TIME.tests(place) if found["first"] in tested]
     changed = [
         f"{found['first']} ({side_of(tested[found['first']])} at equal updates, {side_of(found)} "
         "at equal time)"
-        for found in TIME.tests(place)
-        if found["first"] in tested and side_of(tested[found["first"]]) != side_of(found)
+        for found in both
+        if side_of(tested[found["first"]]) != side_of(found)
     ]
-    if tested and TIME.tests(place):
-        named = ", ".join(changed) or "no system"
-        verdict += f" The budget changes where HMT stands against: {named}."
+    if both:
+        count = f"{len(both)} tested with both budgets"
+        named = f"for {', '.join(changed)}" if changed else "for none"
+        verdict += f" Of {count} the budget changes where HMT stands {named}."
     return Section(blocks, verdict, TIME.missing(place))
 
 
@@ -110,7 +112,8 @@ def budgets_table(place: Place) -> Table:
 def _cost(place: Place, rival: Rival | None) -> str:
     """Time on the wall of a system's own trainings, the shared start not counted."""
     runs = {model.run for model in rival.models if model.start} if rival else set()
-    times = [found for run in runs if (found := training_seconds(place.runs / run)) is not None]
+    costs = read_data(place.found / TRAININGS) or {}
+    times = [costs[run] for run in runs if run in costs]
     count = f" ({len(times)} models)" if len(times) > 1 else ""
     return duration(sum(times)) + count if times else "–"
 
@@ -131,7 +134,7 @@ def scratch_section(place: Place) -> Section:
     found = from_scratch(place)
     blocks: list[Block] = found.blocks(place, CAPTION.format("each from random weights"))
     if blocks:
-        blocks.append(Text(_notes(found.rivals)))
+        blocks.append(_notes(found.rivals))
     verdict = found.verdict(place, CLAIM)
     shared = {found["first"]: side_of(found) for found in UPDATES.tests(place)}
     both = [(t["first"], side_of(t)) for t in found.tests(place) if t["first"] in shared]

@@ -1,7 +1,9 @@
 """Case studies, and what the state loss is for: sentences with all their states."""
 
+from hmt.analysis.bars import places_figure
 from hmt.paper.blocks import Block, Picture, Section, Table, Text
 from hmt.paper.parts.ablations import TABLES
+from hmt.paper.parts.drawn import drawn, groups
 from hmt.paper.parts.selection import point_folder
 from hmt.paper.parts.shown import read_data, with_interval
 from hmt.paper.parts.systems import HMT
@@ -13,19 +15,22 @@ def case_steps(place: Place) -> list[Step]:
     """Four sentences of the main figure's records."""
     trained, evaluated = HMT.train(place), HMT.evaluate(place)
     words = (str(trained.output.parent), str(point_folder(place)))
-    return [analyse(place, "cases", "cases", words, [trained, evaluated])]
+    needs, private = [trained, evaluated], ("source", "prediction", "reference", "waits")
+    return [analyse(place, "cases", "cases", words, needs, private=private)]
 
 
 def cases(place: Place) -> Section:
     """Each case with its picture and its waits."""
-    folder = place.output / "cases"
+    folder = place.found / "cases"
     data = read_data(folder / "cases.json")
     if data is None:
         return Section((), "Not made yet.", ["hmt"])
     blocks: list[Block] = []
     waits = 0
     for n, case in enumerate(data["cases"], 1):
-        waits += len(case["waits"])
+        waits += case.get("waited", len(case.get("waits", ())))
+        if "source" not in case:  # stored, and sentences are not
+            continue
         said = " ".join(case["waits"]) or "It never waited."
         texts = f"“{case['source']}” → “{case['prediction']}” (reference “{case['reference']}”)"
         blocks.append(Text(f"**{case['title']}** (sentence {case['index']}): {texts}. {said}"))
@@ -35,6 +40,13 @@ def cases(place: Place) -> Section:
         if waits
         else "Unlike in the paper, the model never waited"
     )
+    if not blocks:
+        rows = tuple((c["title"], str(c["index"]), str(c["waited"])) for c in data["cases"])
+        note = (
+            "Sentences of the test set are not kept with the results: `hmt paper cases --fresh` "
+            "makes the pictures."
+        )
+        blocks = [Table(("case", "sentence of the test set", "waits"), rows), Text(note)]
     return Section(blocks, f"{verdict}: {waits} waits in {len(data['cases'])} sentences.")
 
 
@@ -46,13 +58,22 @@ def loss_steps(place: Place) -> list[Step]:
     words = [str(run.output.parent) for run in runs]
     words += ["--source", str(files[0]), "--target", str(files[1])]
     return [
-        analyse(place, "state-loss", "state-loss", words, runs, inputs=files, seconds=180.0),
+        analyse(
+            place,
+            "state-loss",
+            "state-loss",
+            words,
+            runs,
+            inputs=files,
+            seconds=180.0,
+            private=("predictions",),
+        )
     ]
 
 
 def loss(place: Place) -> Section:
     """Accuracy of the states by their place, and both pictures of one sentence."""
-    folder = place.output / "state-loss"
+    folder = place.found / "state-loss"
     data = read_data(folder / "state-loss.json")
     if data is None:
         return Section((), "Not made yet.", ["ablations/reference", "ablations/state-0.0"])
@@ -67,11 +88,12 @@ def loss(place: Place) -> Section:
         "The paper's picture has later states that name wrong words without the loss: here states "
         f"are more often correct with it at {better} of {len(pairs)} places."
     )
+    figure = places_figure({name: groups(each) for name, each in data["places"].items()})
     blocks: list[Block] = [
-        Picture(folder / "state-loss.svg", "Correct states by their place"),
+        drawn(place, "state-loss/state-loss.svg", figure, "Correct states by their place"),
         Table(("state", first, second), rows),
     ]
-    for name, text in data["predictions"].items():
+    for name, text in data.get("predictions", {}).items():
         blocks.append(Text(f"{name.capitalize()} the state loss: “{text}”"))
         blocks.append(Picture(folder / f"{name}.png", f"{name} the state loss"))
     return Section(blocks, verdict)

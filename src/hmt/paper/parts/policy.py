@@ -3,10 +3,11 @@
 from pathlib import Path
 
 from hmt.analysis.curves import Axes, Curve, read_curve
-from hmt.analysis.figures import curve_figure, save_figure
-from hmt.paper.blocks import Picture, Section, Table
+from hmt.analysis.figures import curve_figure
+from hmt.paper.blocks import Section, Table
 from hmt.paper.parts.budgets import EQUAL_UPDATES, rivals
 from hmt.paper.parts.comparison import height
+from hmt.paper.parts.drawn import drawn
 from hmt.paper.parts.shown import with_interval
 from hmt.paper.parts.systems import Rival
 from hmt.paper.plan import Part, Place, Step
@@ -67,13 +68,12 @@ def section(place: Place) -> Section:
     there: dict[str, list[Path]] = {}
     missing = []
     for rival in shown():
-        every = [place.output / "policy" / Path(model.run).name for model in rival.models]
+        every = [place.found / "policy" / Path(model.run).name for model in rival.models]
         there[rival.label] = [path for path in every if (path / "scores.json").exists()]
         missing += [path.name for path in every if path not in there[rival.label]]
     curves = [read_curve(paths, AXES, label) for label, paths in there.items() if paths]
     if not curves:
         return Section((), "Not measured yet.", missing)
-    save_figure(curve_figure(curves, AXES), place.output / "policy" / "policy.svg")
     rows = tuple(
         (
             c.label,
@@ -83,7 +83,8 @@ def section(place: Place) -> Section:
         for c in curves
         for p in c.points
     )
-    picture = Picture(place.output / "policy" / "policy.svg", "Aligned source read, sure links")
+    figure = curve_figure(curves, AXES)
+    picture = drawn(place, "policy/policy.svg", figure, "Aligned source read, sure links")
     table = Table(("system", "AL", "aligned source words read (%)"), rows)
     return Section((picture, table), _verdict(curves), missing)
 
@@ -103,11 +104,14 @@ def _verdict(curves: list[Curve]) -> str:
         if pairs:
             group = above if sum(a - b for a, b in pairs) > 0 else below
             group.append(label)
-    as_there = "As" if above and not below else "Unlike"
+    if not above and not below:
+        return "No other system has been measured at latencies of HMT yet."
+    sides = (("more", above), ("less", below))
+    said = [f"{side} than {', '.join(names)}" for side, names in sides if names]
+    as_there = "As" if not below else "Unlike"
     return (
         f"{as_there} in the paper, where HMT has read more than all others at every latency: at "
-        f"equal AL it has read more than {', '.join(above) or 'none'} and less than "
-        f"{', '.join(below) or 'none'}, on average over their points."
+        f"equal AL it has read {' and '.join(said)}, on average over their points."
     )
 
 

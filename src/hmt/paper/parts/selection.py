@@ -4,9 +4,12 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from hmt.analysis.bars import accuracy_figure, selection_figure
 from hmt.analysis.rivals import in_words
 from hmt.evaluation.evaluate import folder_name
-from hmt.paper.blocks import Block, Picture, Section, Table, Text
+from hmt.paper.blocks import Block, Section, Table, Text
+from hmt.paper.parts.drawn import curves, drawn
+from hmt.paper.parts.drawn import groups as read_groups
 from hmt.paper.parts.shown import read_data, with_interval
 from hmt.paper.parts.systems import HMT, MULTIPATH
 from hmt.paper.plan import Part, Place, Step
@@ -30,7 +33,7 @@ def accuracy_steps(place: Place) -> list[Step]:
 
 def accuracy(place: Place) -> Section:
     """Percent of correct states per tenth of confidence."""
-    data = read_data(place.output / "accuracy" / "accuracy.json")
+    data = read_data(place.found / "accuracy" / "accuracy.json")
     if data is None:
         return Section((), "Not analysed yet.", ["hmt"])
     groups = [g for g in data["groups"] if g["value"] is not None]
@@ -48,9 +51,10 @@ def accuracy(place: Place) -> Section:
     rows = tuple(
         (f"{g['low']:.1f} to {g['high']:.1f}", f"{g['count']:,}", _value(g)) for g in groups
     )
+    figure = accuracy_figure(read_groups(data["groups"]))
     return Section(
         (
-            Picture(place.output / "accuracy" / "accuracy.svg", "Correct states by confidence"),
+            drawn(place, "accuracy/accuracy.svg", figure, "Correct states by confidence"),
             Table(("confidence", "states", "correct (%)"), rows),
         ),
         verdict,
@@ -79,7 +83,7 @@ def point_folder(place: Place) -> Path:
 
 def selection(place: Place) -> Section:
     """BLEU of the quarters of sentences, by the probability of what was selected."""
-    data = read_data(place.output / "selection" / "selection.json")
+    data = read_data(place.found / "selection" / "selection.json")
     if data is None:
         return Section((), "Not analysed yet.", ["hmt"])
     values = [g["value"] for g in data["groups"]]
@@ -91,7 +95,8 @@ def selection(place: Place) -> Section:
     rows = tuple(
         (f"{g['low']:.3f} to {g['high']:.3f}", str(g["count"]), _value(g)) for g in data["groups"]
     )
-    picture = Picture(place.output / "selection" / "selection.svg", "BLEU by selection probability")
+    figure = selection_figure(read_groups(data["groups"]))
+    picture = drawn(place, "selection/selection.svg", figure, "BLEU by selection probability")
     return Section((picture, Table(("probability per token", "sentences", "BLEU"), rows)), verdict)
 
 
@@ -108,7 +113,7 @@ def architecture_steps(place: Place) -> list[Step]:
 
 def architecture(place: Place) -> Section:
     """What the architecture brings and what the policy."""
-    data = read_data(place.output / "architecture" / "architecture.json")
+    data = read_data(place.found / "architecture" / "architecture.json")
     if data is None:
         return Section((), "Not analysed yet.", ["hmt", "multipath"])
     tests = data["differences"]
@@ -119,10 +124,8 @@ def architecture(place: Place) -> Section:
         f"{_as(both)} in the paper, where the architecture brings 0.8 BLEU and the policy another "
         f"2.8: here {shown[0]} and {shown[1]}."
     )
-    picture = Picture(
-        place.output / "architecture" / "architecture.svg",
-        "Multipath wait-k, HMT that always takes its last state, HMT",
-    )
+    caption = "Multipath wait-k, HMT that always takes its last state, HMT"
+    picture = drawn(place, "architecture/architecture.svg", curves(data["curves"]), caption)
     blocks: list[Block] = [picture, *(Text(in_words(test)) for test in tests)]
     return Section(blocks, verdict)
 
@@ -136,7 +139,7 @@ def threshold_steps(place: Place) -> list[Step]:
 
 def threshold(place: Place) -> Section:
     """A curve per threshold."""
-    data = read_data(place.output / "threshold" / "threshold.json")
+    data = read_data(place.found / "threshold" / "threshold.json")
     if data is None:
         return Section((), "Not analysed yet.", ["hmt"])
     rows = []
@@ -149,7 +152,8 @@ def threshold(place: Place) -> Section:
             if lower == LOWER:
                 at[str(value)] = {"AL": point["latency"], "BLEU": point["quality"]}
     low, middle, high = (at.get(name) for name in ("0.2", "0.5", "0.8"))
-    picture = Picture(place.output / "threshold" / "threshold.svg", "BLEU over AL by threshold")
+    figure = curves(data["curves"])
+    picture = drawn(place, "threshold/threshold.svg", figure, "BLEU over AL by threshold")
     blocks = (picture, Table(("threshold", "L", "AL", "BLEU"), tuple(rows)))
     if not (low and middle and high):
         return Section(blocks, "There are too few thresholds yet to compare.")

@@ -9,6 +9,7 @@ from hmt.analysis.curves import Axes
 from hmt.evaluation.points import read_points
 
 AXES = Axes.named("bleu", "token.AL")
+TRAININGS = "trainings.json"  # seconds of every training, by the name of its run
 
 
 def read_data(path: Path) -> dict[str, Any] | None:

@@ -1,7 +1,9 @@
 """The table of speeds, measured here, beside the paper's from a GPU."""
 
+from hmt.analysis.bars import speed_figure
 from hmt.analysis.published import published_table
-from hmt.paper.blocks import Block, Picture, Section, Table, Text
+from hmt.paper.blocks import Section, Table, Text
+from hmt.paper.parts.drawn import drawn
 from hmt.paper.parts.shown import read_data
 from hmt.paper.plan import Part, Place, Step
 from hmt.paper.steps import analyse
@@ -15,7 +17,7 @@ def steps(place: Place) -> list[Step]:
 
 def section(place: Place) -> Section:
     """Their numbers and ours, and ours as multiples of full-sentence translation."""
-    data = read_data(place.output / "speed" / "speed.json")
+    data = read_data(place.found / "speed" / "speed.json")
     ours = {row["system"]: row for row in data["rows"]} if data else {}
     theirs = {row[0]: row[1:] for row in published_table("speed")}
     rows = [_row(name, theirs[name], theirs["full"], ours) for name in theirs]
@@ -51,9 +53,9 @@ def section(place: Place) -> Section:
             else "as in the paper, MMA and GSiMT train more slowly than any HMT."
         )
     )
-    picture = place.output / "speed" / "speed.svg"
-    shown: list[Block] = [Picture(picture, "Time of each system as a multiple of full")]
-    return Section([*(shown if picture.exists() else []), table, note], verdict)
+    caption = "Time of each system as a multiple of full"
+    picture = drawn(place, "speed/speed.svg", speed_figure(data["rows"]), caption)
+    return Section((picture, table, note), verdict)
 
 
 def _row(

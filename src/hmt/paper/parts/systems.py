@@ -72,7 +72,7 @@ class Trained:
 
     def results(self, place: Place, seed: int = 1) -> Path | None:
         """Its results if they are there."""
-        path = place.output / self.folder(seed)
+        path = place.found / self.folder(seed)
         return path if (path / "scores.json").exists() else None
 
 
