@@ -110,6 +110,32 @@ def test_words_that_wait_for_the_next_are_neither_lost_nor_worked_on(model: Mode
     assert waited > 5
 
 
+def test_a_word_that_waits_is_dropped_with_its_sentence(model: Model) -> None:
+    """Planted bug: it is not counted, and the words after it are taken for earlier ones."""
+    doubtful = Model(
+        model.system, model.tokenizers, model.config, segmenter=Doubtful(model.tokenizers[0])
+    )
+    stage, dropped = Stage(doubtful), 0
+    for seed in range(12):
+        words = random.Random(seed).choices(["nolu", "ka", "besi", "tarum", "pelo"], k=6)
+        channel = stage.open()
+        channel.put([HeardWord(word, None, 0.0) for word in words])
+        for _ in range(100):
+            stage.step()
+        assert channel.live is not None
+        waits = channel.live.waiting_words
+        dropped += waits
+        channel.skip()
+        stage.step()
+        assert channel.live.waiting_words == 0
+        stage.heard[channel].clear()
+        channel.put([HeardWord("ka", None, 7.0), End("pause", "pause"), Mark("end")])
+        stage.run(channel)
+        needed = [o.needed for o in stage.heard[channel] if isinstance(o, Text)]
+        assert needed and set(needed) == {7.0}
+    assert dropped > 2
+
+
 def test_a_long_paste_delays_others_by_at_most_two_rounds(model: Model) -> None:
     """Planted bug: a channel's whole queue is worked on before the others."""
     alone = Stage(model)
