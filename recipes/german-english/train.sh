@@ -18,4 +18,4 @@ mean before $runs/more-hmt --last 3
 "$hmt" train "$here/muon-hmt.toml"
 mean after $runs/muon-hmt --last 3
 mean shipped $runs/before $runs/after
-"$hmt" segmenter $runs/shipped --text $runs/text/everyday.de --text $runs/text/debates.de --valid $runs/text/valid.de
+"$hmt" segmenter $runs/shipped --updates 4500 --text $runs/text/everyday.de --text $runs/text/debates.de --valid $runs/text/valid.de

@@ -24,9 +24,9 @@ class KnowsOpeners(Segmenter):
         super().__init__(tokenizer.size, 2, 2)
         self.opening = [tokenizer.encode(word) for word in OPENERS]
 
-    def hear(self, tokens: Sequence[int], memory: Tensor | None) -> tuple[Heard, Tensor]:
-        border = 0.9 if list(tokens) in self.opening else 0.1
-        return Heard(border, 0.0, 0.0, Casing.SMALL), torch.zeros(1)
+    def hear(self, tokens: Sequence[int], memory: Tensor | None) -> tuple[Heard, Heard, Tensor]:
+        heard = Heard(float(list(tokens) in self.opening), 0.0, 0.0, Casing.SMALL)
+        return heard, heard, torch.zeros(1)
 
 
 class KnowsWriting(KnowsOpeners):
@@ -36,13 +36,13 @@ class KnowsWriting(KnowsOpeners):
         super().__init__(tokenizer)
         self.spelled = {tuple(tokenizer.encode(word)): word for word in WORDS}
 
-    def hear(self, tokens: Sequence[int], memory: Tensor | None) -> tuple[Heard, Tensor]:
-        heard, memory = super().hear(tokens, memory)
+    def hear(self, tokens: Sequence[int], memory: Tensor | None) -> tuple[Heard, Heard, Tensor]:
+        heard, before, memory = super().hear(tokens, memory)
         word = self.spelled[tuple(tokens)]
         casings = {"ka": Casing.CAPITALISED, "lim": Casing.CAPITALS}
         casing = casings.get(word, Casing.SMALL)
         comma, question = float(word == "besi"), float(word == "lim")
-        return Heard(heard.border, comma, question, casing), memory
+        return Heard(heard.border, comma, question, casing), before, memory
 
 
 @pytest.fixture(autouse=True)

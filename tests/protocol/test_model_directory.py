@@ -231,9 +231,17 @@ def test_a_segmenter_of_another_vocabulary_or_of_none_is_refused(tmp_path: Path)
     with pytest.raises(UserError, match="does not hold a segmenter"):
         load_segmenter(tmp_path, 20)
     # 16,384 wide: its weights would take gigabytes, of which the file has none
-    tensors = {"words.weight": torch.zeros(20, 6), "outputs.weight": torch.zeros(6, 16_384)}
+    tensors = {"words.weight": torch.zeros(20, 6), "outputs.weight": torch.zeros(12, 16_384)}
     write_weights(tmp_path / "segmenter.safetensors", tensors)
     with pytest.raises(UserError, match=r"segmenter\.safetensors: .* they lack"):
+        load_segmenter(tmp_path, 20)
+
+
+def test_a_segmenter_of_an_older_version_is_refused(tmp_path: Path) -> None:
+    segmenter = Segmenter(20, width=6, memory=8)
+    segmenter.outputs = torch.nn.Linear(8, 6)  # one opinion of each word
+    write_segmenter(tmp_path, segmenter)
+    with pytest.raises(UserError, match=r"older version.*anew with hmt segmenter"):
         load_segmenter(tmp_path, 20)
 
 

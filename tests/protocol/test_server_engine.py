@@ -12,6 +12,7 @@ import pytest
 pytest.importorskip("starlette", reason="the extra `serve` is not installed")
 pytest.importorskip("msgspec", reason="the extra `serve` is not installed")
 
+from doubtful import Doubtful
 from live_server import WORDS, Running, Talk, eventually, piped, serving, small_model, talking
 from websockets.asyncio.client import connect
 
@@ -77,6 +78,62 @@ def say(channel: Channel, words: Sequence[str]) -> None:
 
 def draw(seed: int, count: int) -> list[str]:
     return random.Random(seed).choices(WORDS, k=count)
+
+
+def test_words_that_wait_for_the_next_are_neither_lost_nor_worked_on(model: Model) -> None:
+    """Planted bug: a round is asked for again and again until the next word comes."""
+    doubtful = Model(
+        model.system, model.tokenizers, model.config, segmenter=Doubtful(model.tokenizers[0])
+    )
+    stage, waited = Stage(doubtful), 0
+    for seed in range(4):
+        words = random.Random(seed).choices(["nolu", "ka", "besi", "tarum", "pelo"], k=10)
+        channel = stage.open()
+        for word in words:  # one after the other, until there is nothing to do
+            channel.put([HeardWord(word, None, 0.0)])
+            for _ in range(100):
+                stage.step()
+                if not channel.has_work:
+                    break
+            assert not channel.has_work
+            assert channel.live is not None
+            waited += channel.live.waiting_words
+        channel.put([End("pause", "pause"), Mark("end")])
+        stage.run(channel)
+        together = stage.open()
+        say(together, words)
+        stage.run(together)
+        for each in (channel, together):
+            ended = [o.ended for o in stage.heard[each] if isinstance(o, FinishedSentence)]
+            assert " ".join(event.source for event in ended).split() == words
+            assert stage.text(each) == piped(doubtful, words)
+    assert waited > 5
+
+
+def test_a_word_that_waits_is_dropped_with_its_sentence(model: Model) -> None:
+    """Planted bug: it is not counted, and the words after it are taken for earlier ones."""
+    doubtful = Model(
+        model.system, model.tokenizers, model.config, segmenter=Doubtful(model.tokenizers[0])
+    )
+    stage, dropped = Stage(doubtful), 0
+    for seed in range(12):
+        words = random.Random(seed).choices(["nolu", "ka", "besi", "tarum", "pelo"], k=6)
+        channel = stage.open()
+        channel.put([HeardWord(word, None, 0.0) for word in words])
+        for _ in range(100):
+            stage.step()
+        assert channel.live is not None
+        waits = channel.live.waiting_words
+        dropped += waits
+        channel.skip()
+        stage.step()
+        assert channel.live.waiting_words == 0
+        stage.heard[channel].clear()
+        channel.put([HeardWord("ka", None, 7.0), End("pause", "pause"), Mark("end")])
+        stage.run(channel)
+        needed = [o.needed for o in stage.heard[channel] if isinstance(o, Text)]
+        assert needed and set(needed) == {7.0}
+    assert dropped > 2
 
 
 def test_a_long_paste_delays_others_by_at_most_two_rounds(model: Model) -> None:

@@ -5,9 +5,11 @@ Shapes: B talks, W words, T tokens.
 A translation model notices too late that a sentence is over: by then it has read the next words and
 blended them in.  And it was trained on written text: without capitals and commas it understands
 less.  This network decides both before a word is given to the model, from the words up to and
-including that one, so it costs no delay.
+including that one, so it costs no delay.  Where a border is uncertain, the word after tells more:
+each word heard also gives a second opinion of the one before.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -26,7 +28,7 @@ class Casing(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """How the last word heard would be written."""
+    """How a word would be written."""
 
     border: float  # probability that a sentence begins with it
     comma: float  # that a comma stands before it
@@ -34,7 +36,8 @@ class Heard:
     casing: Casing
 
 
-# What the outputs are: a logit each for the three probabilities, then one for each casing.
+# What the outputs are: a logit each for the three probabilities, then one for each casing; and the
+# same once more for the word before.
 BORDER, COMMA, QUESTION, CASING = range(4)
 OUTPUTS = CASING + len(Casing)
 
@@ -47,10 +50,10 @@ class Segmenter(nn.Module):
         self.words = nn.EmbeddingBag(vocabulary, width, mode="sum")
         nn.init.normal_(self.words.weight, std=0.1)
         self.memory = nn.GRU(width, memory, batch_first=True)
-        self.outputs = nn.Linear(memory, OUTPUTS)
+        self.outputs = nn.Linear(memory, 2 * OUTPUTS)
 
     def forward(self, tokens: Tensor, starts: Tensor) -> Tensor:
-        """Logits for each word. (B, W, OUTPUTS)
+        """Logits for each word, and for the one before it. (B, W, 2 OUTPUTS)
 
         `tokens` (T,) are those of all talks one after the other, `starts` (B, W) the first of each
         word; where a word starts with the next one it has no tokens, as after the end of a talk.
@@ -61,15 +64,23 @@ class Segmenter(nn.Module):
         return logits
 
     @torch.inference_mode()
-    def hear(self, tokens: Sequence[int], memory: Tensor | None) -> tuple[Heard, Tensor]:
-        """Hear one word of a talk. -> how it would be written, new memory"""
+    def hear(self, tokens: Sequence[int], memory: Tensor | None) -> tuple[Heard, Heard, Tensor]:
+        """Hear one word of a talk. -> how it, and the word before, would be written; new memory"""
         vector = self.words.weight[list(tokens)].sum(0, keepdim=True)
         gru = self.memory
         if memory is None:
             memory = vector.new_zeros(1, gru.hidden_size)
         # one cell instead of the layer takes a bit more than half of the time
         memory = torch.gru_cell(vector, memory, *gru.all_weights[0])
-        logits = self.outputs(memory)[0]
-        border, comma, question = logits[:CASING].sigmoid().tolist()
-        casing = Casing(int(logits[CASING:].argmax()))
-        return Heard(border, comma, question, casing), memory
+        logits = self.outputs(memory)[0].tolist()
+        return _heard(logits[:OUTPUTS]), _heard(logits[OUTPUTS:]), memory
+
+
+def _heard(logits: list[float]) -> Heard:
+    border, comma, question = (_sigmoid(logit) for logit in logits[:CASING])
+    casings = logits[CASING:]
+    return Heard(border, comma, question, Casing(casings.index(max(casings))))
+
+
+def _sigmoid(logit: float) -> float:
+    return 1 / (1 + math.exp(-logit)) if logit > -700 else 0.0  # below, exp has no number

@@ -92,13 +92,14 @@ class Live:
 
     @property
     def is_idle(self) -> bool:
-        """Whether everything heard has been given to the model."""
+        """Whether everything heard has been given to the model, but for a word that waits."""
         return not self._heard
 
     @property
     def waiting_words(self) -> int:
         """Words heard but not yet given to the model."""
-        return sum(isinstance(item, Word) for item in self._heard)
+        waiting = 0 if self.sentence is None else len(self.sentence.waiting)
+        return waiting + sum(isinstance(item, Word) for item in self._heard)
 
     @property
     def seconds(self) -> float:
@@ -125,10 +126,11 @@ class Live:
         while self._heard and not (self.sentence is not None and self.sentence.end_reason):
             item = self._heard.popleft()
             if isinstance(item, Word):
-                self._give(item)
+                left = (self.sentence or self._open()).take(item, self.max_tokens)
+                self._heard.extendleft(reversed(left))
                 goes_on = True
             elif self.sentence is not None:
-                self.sentence.end_source(item.reason)
+                self._end(self.sentence, item)
                 goes_on = True
             else:
                 self.starts_line |= item.reason == events.FINISH
@@ -174,18 +176,12 @@ class Live:
 
     # ---- within
 
-    def _give(self, word: Word) -> None:
-        sentence = self.sentence or self._open()
-        if sentence.words and sentence.length + len(word.tokens) >= self.max_tokens:
-            end = events.LENGTH
-        elif sentence.ends_before(word):
-            end = events.MODEL
+    def _end(self, sentence: OpenSentence, end: End) -> None:
+        left = sentence.release()
+        if sentence.end_reason:  # before the word that waited, or with it
+            self._heard.extendleft([end, *left])
         else:
-            if (reason := sentence.give(word)) is not None:
-                sentence.end_source(reason)
-            return
-        self._heard.appendleft(word)
-        sentence.end_source(end)
+            sentence.end_source(end.reason)
 
     def _open(self) -> OpenSentence:
         stream = self.engine.open(self.knobs)
@@ -228,7 +224,7 @@ class Live:
 
     def _close(self, sentence: OpenSentence, reason: str, count: int) -> Ended:
         """End the open sentence; words beyond the first `count` open the next one."""
-        words, left = sentence.words[:count], sentence.words[count:]
+        words, left = sentence.words[:count], [*sentence.words[count:], *sentence.waiting]
         self.record = sentence.record(self.number, count)
         source = " ".join(word.text for word in words)
         ended = Ended(self.number, self.seconds, sentence.text, source, count, reason)

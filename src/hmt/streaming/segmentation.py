@@ -1,5 +1,6 @@
 """Text without punctuation: which word opens the next sentence, and how each would be written."""
 
+from dataclasses import replace
 from functools import lru_cache
 
 from torch import Tensor
@@ -10,7 +11,9 @@ from hmt.text.spoken import spoken_tokens
 from hmt.text.symbols import UNK
 from hmt.text.tokenizer import Tokenizer
 
-LEAST_BORDER = 0.4  # probability of a border that ends a sentence
+# Probabilities of a border from which a word waits for the next one, and from which it need not.
+LEAST_UNSURE, LEAST_SURE = 0.1, 0.9
+LEAST_BORDER = 0.5  # of a border that ends a sentence, where a decision is due
 LONGEST_WORD = 16  # tokens; what is longer is no word, and has no capital to restore
 LEAST_MARK = 0.5  # probability of a comma or a question mark that the model is given
 
@@ -18,8 +21,8 @@ LEAST_MARK = 0.5  # probability of a comma or a question mark that the model is 
 class Segmentation:
     """Hears the words of one sentence until one of them belongs to the next.
 
-    What it decides depends on the words since the start of the sentence alone, so a sentence that
-    is read again after a lost connection ends where it did before.  A sentence that begins with a
+    What it finds depends on the words since the start of the sentence alone, so a sentence that is
+    read again after a lost connection ends where it did before.  A sentence that begins with a
     capital letter is written text, which brings its own punctuation.
 
     The model was trained on written text, so it is given the words as they would be written: with
@@ -30,9 +33,8 @@ class Segmentation:
     def __init__(self, segmenter: Segmenter, tokenizer: Tokenizer) -> None:
         self._segmenter, self._tokenizer = segmenter, tokenizer
         self._memory: Tensor | None = None
-        self._heard: Heard | None = None  # the last word, if there was anything to hear
         self._is_written = False
-        self._is_first = True  # no word of the sentence was heard before the last one
+        self._is_first = True  # no word that was heard has been given to the model
         self._has_marks = self._asks = False
 
     @property
@@ -40,29 +42,29 @@ class Segmentation:
         """Whether it decides where this sentence ends."""
         return self._memory is not None and not self._is_written
 
-    def opens_sentence(self, word: str) -> bool:
-        """Hear the next word; return whether a new sentence begins with it."""
-        self._heard = None
+    def hear(self, word: str) -> tuple[Heard | None, Heard | None]:
+        """How the next word would be written, and the one before now that this one is known."""
         if self._is_written or not (tokens := spoken_tokens(self._tokenizer, word)):
-            return False
-        self._is_first = self._memory is None
-        if self._is_first and word.lstrip(OPENING)[:1].isupper():
+            return None, None
+        is_first = self._memory is None
+        if is_first and word.lstrip(OPENING)[:1].isupper():
             self._is_written = True
-            return False
-        self._heard, self._memory = self._segmenter.hear(tokens, self._memory)
-        return not self._is_first and self._heard.border >= LEAST_BORDER
+            return None, None
+        heard, before, self._memory = self._segmenter.hear(tokens, self._memory)
+        # nothing ends before the very first word
+        return (replace(heard, border=0.0), None) if is_first else (heard, before)
 
-    def written(self, word: str, tokens: tuple[int, ...]) -> tuple[int, ...]:
-        """Tokens of the word heard last, which stays in the sentence, as it would be written."""
+    def written(self, word: str, tokens: tuple[int, ...], heard: Heard | None) -> tuple[int, ...]:
+        """Tokens of the next word of the sentence as it would be written."""
         had_marks, self._has_marks = self._has_marks, self._has_marks or has_punctuation(word)
-        heard = self._heard
         if heard is None:
             return tokens
+        is_first, self._is_first = self._is_first, False
         self._asks = heard.question >= LEAST_MARK
-        casing = max(heard.casing, Casing.CAPITALISED) if self._is_first else heard.casing
+        casing = max(heard.casing, Casing.CAPITALISED) if is_first else heard.casing
         if len(tokens) <= LONGEST_WORD and (cased := _cased(word, casing)) != word:
             tokens = tuple(self._tokenizer.encode(cased))
-        has_comma = not self._is_first and not had_marks and heard.comma >= LEAST_MARK
+        has_comma = not is_first and not had_marks and heard.comma >= LEAST_MARK
         return (*mark_tokens(self._tokenizer, ","), *tokens) if has_comma else tokens
 
     def end_mark(self) -> tuple[int, ...]:

@@ -4,12 +4,13 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from hmt.model.segmenter import Heard
 from hmt.streaming import events
 from hmt.streaming.borders import Border, find_border
 from hmt.streaming.engine import Engine
 from hmt.streaming.record import Record
 from hmt.streaming.recording import record_of
-from hmt.streaming.segmentation import Segmentation
+from hmt.streaming.segmentation import LEAST_BORDER, LEAST_SURE, LEAST_UNSURE, Segmentation
 from hmt.systems.stream import Stream
 from hmt.text.language_pair import Tokenizers
 from hmt.text.pieces import Detokenizer
@@ -40,7 +41,8 @@ class OpenSentence:
 
     In running text (not `by_line`) the model is not woken for punctuation alone: marks wait for the
     first word, and a sentence of nothing but marks is not translated.  Where it `cuts`, punctuation
-    ends the sentence.
+    ends the sentence, and so does a word that the segmentation takes for the first of another.  If
+    it is not sure of that, the word waits for the next one, or for the end that the caller reports.
     """
 
     def __init__(
@@ -56,6 +58,7 @@ class OpenSentence:
         self.engine, self.stream, self.tokenizers = engine, stream, tokenizers
         self.by_line, self.cuts = by_line, cuts
         self._segmentation = segmentation
+        self._waiting: tuple[Word, Heard] | None = None
         self.words: list[Word] = []
         self.text = ""  # written so far
         self.end_reason = ""  # why its source ended, once it has
@@ -75,36 +78,72 @@ class OpenSentence:
         """Source tokens so far."""
         return len(self.stream.source) + len(self._held)
 
-    def ends_before(self, word: Word) -> bool:
-        """Whether this word, which is yet to be given, belongs to the next sentence."""
-        if not self.cuts or self._segmentation is None:
-            return False
-        opens = self._segmentation.opens_sentence(word.text)
-        return opens and not self._promises_full_stop(len(self.words))
+    @property
+    def waiting(self) -> list[Word]:
+        """The word, if any, of which it is not decided yet whether it belongs to this sentence."""
+        return [] if self._waiting is None else [self._waiting[0]]
 
-    def give(self, word: Word) -> str | None:
-        """Give the stream a word; return the reason if the sentence ends with it."""
+    def take(self, word: Word, max_tokens: int) -> list[Word]:
+        """Give the stream a word, or let it wait; return the words that open the next sentence.
+
+        There are some if the sentence ends before this word, or before the one that waited for it.
+        """
+        heard = second = None
+        if self.cuts and self._segmentation is not None:
+            heard, second = self._segmentation.hear(word.text)
+        left = self.release(second)
+        if self.end_reason:
+            return [*left, word]
+        if self.words and self.length + len(word.tokens) >= max_tokens:
+            self.end_source(events.LENGTH)
+            return [word]
+        if heard is not None and not self._promises_full_stop(len(self.words)):
+            if LEAST_UNSURE <= heard.border < LEAST_SURE and not has_punctuation(word.text):
+                self._waiting = word, heard
+                return []
+            if heard.border >= LEAST_BORDER:
+                self.end_source(events.MODEL)
+                return [word]
+        self._give(word, heard)
+        return []
+
+    def release(self, second: Heard | None = None) -> list[Word]:
+        """Decide about the word that waits; return it if the sentence ends before it.
+
+        The next word has given a `second` opinion; without it, the first one counts.
+        """
+        if self._waiting is None:
+            return []
+        (word, heard), self._waiting = self._waiting, None
+        heard = second or heard
+        if heard.border >= LEAST_BORDER:
+            self.end_source(events.MODEL)
+            return [word]
+        self._give(word, heard)
+        return []
+
+    def _give(self, word: Word, heard: Heard | None) -> None:
+        """Give the stream a word; the sentence may end with it."""
         tokens = word.tokens
         if self._segmentation is not None:
-            tokens = self._segmentation.written(word.text, tokens)
+            tokens = self._segmentation.written(word.text, tokens, heard)
         self._starts.append(self.length)
         self.words.append(word)
         self._tokens.append(tokens)
         self._held += tokens
         self._says_something = self._says_something or word.says_something
         if self._says_something:
-            self._release()
-        if not self.cuts or not self._cutter.push(word.text):
-            return None
-        self._ends_with_word = True
-        return events.PUNCTUATION if ends_sentence(word.text) else events.LENGTH
+            self._push()
+        if self.cuts and self._cutter.push(word.text):
+            self._ends_with_word = True
+            self.end_source(events.PUNCTUATION if ends_sentence(word.text) else events.LENGTH)
 
     def end_source(self, reason: str) -> None:
-        """No more words."""
+        """No more words; none may be waiting."""
         self.end_reason = reason
         if self._segmentation is not None and reason != events.LENGTH:
             self._held += self._segmentation.end_mark()
-        self._release()
+        self._push()
         self._finish()
 
     def rebuild(self, engine: Engine, stream: Stream) -> bool:
@@ -131,7 +170,7 @@ class OpenSentence:
             self.stream.read = len(self.stream.source)
             self.stream.target_ended = True
 
-    def _release(self) -> None:
+    def _push(self) -> None:
         self.engine.push(self.stream, self._held)
         self._held = []
 

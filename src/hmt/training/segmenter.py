@@ -3,15 +3,15 @@
 Shapes: B talks, W words, T tokens.
 
 A session forgets what it has heard where a sentence begins, so most examples are one sentence and
-the first word of another; some are two, because a border may be missed.  Half of the examples
-follow the order of their file; the other half draw each sentence from anywhere in it, because many
-files are sorted.
+the first two words of another; some are two, because a border may be missed, and some begin within
+a sentence, because it may have been cut.  Half of the examples follow the order of their file; the
+other half draw each sentence from anywhere in it, because many files are sorted.
 """
 
 import logging
 import random
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +20,8 @@ import torch
 from torch import Tensor, nn
 
 from hmt.errors import UserError
-from hmt.model.segmenter import BORDER, CASING, COMMA, QUESTION, Casing, Segmenter
+from hmt.model.segmenter import BORDER, CASING, COMMA, OUTPUTS, QUESTION, Casing, Segmenter
+from hmt.streaming.segmentation import LEAST_BORDER, LEAST_MARK, LEAST_SURE, LEAST_UNSURE
 from hmt.text.lines import open_lines, scan
 from hmt.text.sentences import CLOSING, OPENING
 from hmt.text.spoken import spoken_tokens
@@ -30,10 +31,13 @@ logger = logging.getLogger(__name__)
 
 WORDS = 4096  # of an update, with those of padding
 LONGEST = 64  # words of an example
+POOL = 16  # updates whose examples are drawn together, so that those of one are equally long
 MISSED = 0.2  # share of examples of two sentences
+CUT = 0.1  # share of examples that begin within a sentence
 RATE, WARMUP, CLIP = 3e-3, 100, 1.0  # warm-up takes a tenth of a short training
 LOG_EVERY = 100
 UNKNOWN = -1  # a label that nothing is learned from
+KINDS = CASING + 1  # of labels
 
 
 @dataclass(frozen=True)
@@ -50,9 +54,14 @@ class Sentences:
     def __len__(self) -> int:
         return len(self.starts) - 1
 
-    def talk(self, order: Sequence[int]) -> "Talk":
-        """Some sentences in a row."""
+    def length(self, number: int) -> int:
+        """Words of a sentence."""
+        return int(self.starts[number + 1] - self.starts[number])
+
+    def talk(self, order: Sequence[int], skipped: int = 0) -> "Talk":
+        """Some sentences in a row, without the first words of the first."""
         spans = [(self.starts[n], self.starts[n + 1]) for n in order]
+        spans[0] = (spans[0][0] + skipped, spans[0][1])
         words = np.concatenate([np.arange(a, b) for a, b in spans])
         is_first = np.concatenate([np.arange(a, b) == a for a, b in spans])
         is_last = np.roll(is_first, -1)
@@ -60,13 +69,14 @@ class Sentences:
         lengths = self.word_starts[words + 1] - self.word_starts[words]
         ends = np.cumsum(lengths)
         where = np.arange(ends[-1]) + np.repeat(self.word_starts[words] - (ends - lengths), lengths)
-        labels = np.full((4, len(words)), UNKNOWN)
+        labels = np.full((2 * KINDS, len(words)), UNKNOWN)
         labels[BORDER] = is_first
         labels[BORDER, 0] = UNKNOWN  # nothing ends before the very first word
         # a first word has a capital and no comma before it, whatever it is
         labels[COMMA] = np.where(is_first, UNKNOWN, np.roll(self.commas[words], 1))
         labels[QUESTION] = np.where(is_last, questions, UNKNOWN)
         labels[CASING] = np.where(is_first, UNKNOWN, self.casings[words])
+        labels[KINDS:, 1:] = labels[:KINDS, :-1]
         return Talk(self.tokens[where], ends - lengths, labels)
 
 
@@ -76,7 +86,8 @@ class Talk:
 
     tokens: np.ndarray  # (T,)
     starts: np.ndarray  # first token of each word (W,)
-    labels: np.ndarray  # (4, W): border, comma, question, casing
+    # (2 KINDS, W): border, comma, question and casing of each word, then of the word before it
+    labels: np.ndarray
 
     def first(self, words: int) -> "Talk":
         """Its first words alone."""
@@ -135,10 +146,11 @@ def train_segmenter(
     adam = torch.optim.Adam(segmenter.parameters(), RATE)
     warmup = min(WARMUP, max(1, updates // 10))
     total = 0.0
+    batches = _batches(files, draw)
     for step in range(1, updates + 1):
         for group in adam.param_groups:
             group["lr"] = RATE * min(1.0, step / warmup) * (1 - (step - 1) / updates)
-        tokens, starts, labels = _batch(_examples(draw.choice(files), draw))
+        tokens, starts, labels = _batch(next(batches))
         loss = segmenter_loss(segmenter(tokens, starts), labels)
         adam.zero_grad()
         loss.backward()
@@ -152,39 +164,60 @@ def train_segmenter(
 
 
 def segmenter_loss(logits: Tensor, labels: Tensor) -> Tensor:
-    """Sum of four cross-entropies per word; `logits` (B, W, OUTPUTS), `labels` (4, B, W)."""
+    """Sum of the cross-entropies per word; `logits` (B, W, 2 OUTPUTS), `labels` (2 KINDS, B, W)."""
     words = (labels != UNKNOWN).any(0).sum()
-    total = logits.new_zeros(())
+    now, later = logits.split(OUTPUTS, dim=-1)
+    return (_loss(now, labels[:KINDS]) + _loss(later, labels[KINDS:])) / words
+
+
+def _loss(logits: Tensor, labels: Tensor) -> Tensor:
+    total = nn.functional.cross_entropy(
+        logits[..., CASING:].flatten(0, 1),
+        labels[CASING].flatten(),
+        ignore_index=UNKNOWN,
+        reduction="sum",
+    )
     for kind in (BORDER, COMMA, QUESTION):
         label = labels[kind].float()
         loss = nn.functional.binary_cross_entropy_with_logits(
             logits[..., kind], label.clamp_min(0), reduction="none"
         )
         total = total + (loss * (label != UNKNOWN)).sum()
-    casing = nn.functional.cross_entropy(
-        logits[..., CASING:].flatten(0, 1),
-        labels[CASING].flatten(),
-        ignore_index=UNKNOWN,
-        reduction="sum",
-    )
-    return (total + casing) / words
+    return total
 
 
-def _examples(sentences: Sentences, draw: random.Random) -> list[Talk]:
-    """Talks of one file for one update."""
-    talks: list[Talk] = []
-    longest = 0
-    while (len(talks) + 1) * longest <= WORDS:
-        order = _order(sentences, draw)
-        heard = int(sum(sentences.starts[n + 1] - sentences.starts[n] for n in order[:-1])) + 1
-        talks.append(sentences.talk(order).first(min(heard, LONGEST)))
-        longest = max(longest, len(talks[-1].starts))
-    return talks
+def _batches(files: Sequence[Sentences], draw: random.Random) -> Iterator[list[Talk]]:
+    """Talks for one update after the other, as many words from each file."""
+    while True:
+        pool: list[Talk] = []
+        for sentences in files:
+            words = 0
+            while words < POOL * WORDS / len(files):
+                pool.append(_example(sentences, draw))
+                words += len(pool[-1].starts)
+        pool.sort(key=lambda talk: len(talk.starts))
+        batches: list[list[Talk]] = [[]]
+        for talk in pool:
+            if (len(batches[-1]) + 1) * len(talk.starts) > WORDS:
+                batches.append([])
+            batches[-1].append(talk)
+        draw.shuffle(batches)
+        yield from batches
+
+
+def _example(sentences: Sentences, draw: random.Random) -> Talk:
+    """One or two sentences, and two words more."""
+    order = _order(sentences, draw)
+    length = sentences.length(order[0])
+    skipped = draw.randrange(length) if draw.random() < CUT else 0
+    # the last sentence is there because the one before it may have one word only
+    heard = sum(map(sentences.length, order[:-2])) - skipped + 2
+    return sentences.talk(order, skipped).first(min(heard, LONGEST))
 
 
 def _order(sentences: Sentences, draw: random.Random) -> list[int]:
-    """Numbers of one or two sentences, and of the one of which the first word is heard."""
-    count = 3 if draw.random() < MISSED else 2
+    """Numbers of one or two sentences, and of the two of which the first words are heard."""
+    count = 4 if draw.random() < MISSED else 3
     if draw.random() < 0.5:
         first = draw.randrange(len(sentences))
         return [(first + n) % len(sentences) for n in range(count)]
@@ -192,10 +225,10 @@ def _order(sentences: Sentences, draw: random.Random) -> list[int]:
 
 
 def _batch(talks: Sequence[Talk]) -> tuple[Tensor, Tensor, Tensor]:
-    """Talks padded to one length. -> tokens (T,), starts (B, W), labels (4, B, W)"""
+    """Talks padded to one length. -> tokens (T,), starts (B, W), labels (2 KINDS, B, W)"""
     longest = max(len(talk.starts) for talk in talks)
     starts = np.empty((len(talks), longest), np.int64)
-    labels = np.full((4, len(talks), longest), UNKNOWN, np.int64)
+    labels = np.full((2 * KINDS, len(talks), longest), UNKNOWN, np.int64)
     at = 0
     for n, talk in enumerate(talks):
         words = len(talk.starts)
@@ -213,6 +246,7 @@ class Found:
 
     precision: float  # of the borders that it found
     recall: float  # of the borders that there are
+    waiting: float  # words that waited for the next one
     casing: float  # words within sentences written as in the file
     comma_precision: float
     comma_recall: float
@@ -221,22 +255,36 @@ class Found:
 
 @torch.inference_mode()
 def examine(segmenter: Segmenter, sentences: Sentences) -> Found:
-    """How well it does on sentences in their order, each heard with the first word of the next."""
-    talks = [sentences.talk([n, n + 1]) for n in range(len(sentences) - 1)]
-    heard = np.diff(sentences.starts) + 1
-    batches = [_batch([talk.first(int(heard[n]))]) for n, talk in enumerate(talks)]
-    logits = torch.cat([segmenter(*batch[:2])[0] for batch in batches]).numpy()  # (W, OUTPUTS)
-    labels = torch.cat([batch[2][:, 0] for batch in batches], 1).numpy()  # (4, W)
-    border, comma = (_precision_and_recall(logits[:, k], labels[k]) for k in (BORDER, COMMA))
-    casing = _share_right(logits[:, CASING:].argmax(1), labels[CASING])
-    return Found(*border, casing, *comma, _share_right(logits[:, QUESTION] >= 0, labels[QUESTION]))
+    """How well it does on sentences in their order, each heard with the first word of the next.
+
+    As in a session, a word of which it is not sure is decided on when the word after it is heard.
+    """
+    orders = [[n, *((n + k) % len(sentences) for k in (1, 2))] for n in range(len(sentences))]
+    talks = [sentences.talk(order).first(sentences.length(order[0]) + 2) for order in orders]
+    batches = [_batch([talk]) for talk in talks]
+    heard = [segmenter(*batch[:2])[0] for batch in batches]  # (W, 2 OUTPUTS) each
+    first = torch.cat([logits[:-1, :OUTPUTS] for logits in heard])
+    second = torch.cat([logits[1:, OUTPUTS:] for logits in heard])
+    labels = torch.cat([batch[2][:KINDS, 0, :-1] for batch in batches], 1).numpy()
+    border = first[:, BORDER].sigmoid()
+    waits = (border >= LEAST_UNSURE) & (border < LEAST_SURE)
+    waits &= torch.from_numpy(labels[BORDER] != UNKNOWN)
+    logits = torch.where(waits[:, None], second, first)
+    borders, commas, questions = logits[:, :CASING].sigmoid().T.numpy()
+    return Found(
+        *_precision_and_recall(borders >= LEAST_BORDER, labels[BORDER]),
+        float(waits.float().mean()),
+        _share_right(logits[:, CASING:].argmax(1).numpy(), labels[CASING]),
+        *_precision_and_recall(commas >= LEAST_MARK, labels[COMMA]),
+        _share_right(questions >= LEAST_MARK, labels[QUESTION]),
+    )
 
 
 def _share_right(found: np.ndarray, labels: np.ndarray) -> float:
     return float((found == labels)[labels != UNKNOWN].mean())
 
 
-def _precision_and_recall(logits: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
-    found, true = (logits >= 0) & (labels != UNKNOWN), labels == 1
+def _precision_and_recall(found: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
+    found, true = found & (labels != UNKNOWN), labels == 1
     right = int((found & true).sum())
     return right / max(1, int(found.sum())), right / max(1, int(true.sum()))
