@@ -18,6 +18,7 @@ from hmt.paper.parts import PARTS
 from hmt.paper.parts.main import UPDATES
 from hmt.paper.plan import STORED, Place, portable
 from hmt.paper.running import run
+from hmt.paper.runs import made_by, run_recipe
 from hmt.paper.store import Entry, read_store, write_store
 from hmt.training.recipe import load_recipe
 
@@ -143,6 +144,19 @@ def test_stored_results_of_another_plan_do_not_count(elsewhere: Place, tmp_path:
     assert valid(elsewhere) == {"prepare", "train"}, "a remark changes nothing"
     recipe.write_text(recipe.read_text().replace("warmup = 2", "warmup = 3"))
     assert valid(elsewhere) == {"prepare"}, "another recipe"
+
+
+def test_a_composed_model_is_known_by_its_recipe(tmp_path: Path) -> None:
+    """Its recipe has one stage without a configuration, here and in the store."""
+    recipe = world(tmp_path).recipes / "adaptive.toml"
+    command = ("train", str(recipe), "--set", 'model.models=["elsewhere/multipath"]')
+    table = load_recipe(recipe, command[3::2]).as_dict()
+    assert made_by(table, command)
+    assert not made_by(table, (*command, "--set", "model.knobs.k_max=5"))
+    kept = tmp_path / "run" / "training" / "recipe.json"
+    kept.parent.mkdir(parents=True)
+    kept.write_text(json.dumps({"recipe": table}))
+    assert run_recipe(tmp_path / "run") == load_recipe(recipe, command[3::2])
 
 
 def test_seeds_of_two_places_give_one_mean(tmp_path: Path) -> None:

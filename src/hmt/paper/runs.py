@@ -9,6 +9,7 @@ from typing import Any
 
 from hmt.errors import UserError
 from hmt.models.directory import read_config
+from hmt.plain import json_object
 from hmt.training.journal import LOG
 from hmt.training.recipe import Recipe, load_recipe, parse_recipe
 
@@ -34,17 +35,28 @@ def is_finished(run: Path, recipe: Path, overrides: Sequence[str]) -> bool:
 def run_recipe(run: Path) -> Recipe | None:
     """The recipe that a run resolved; None if it has none that can be read."""
     try:
-        return load_recipe(run / "training" / "recipe.json")
-    except UserError:
+        text = (run / "training" / "recipe.json").read_text(encoding="utf-8")
+        return _parsed(json_object(text).get("recipe"))
+    except (OSError, UnicodeDecodeError, UserError):
         return None
 
 
 def made_by(recipe: dict[str, Any], command: Sequence[str]) -> bool:
     """Whether a recipe gives the weights that a command (train RECIPE --set A=B ...) gives."""
     try:
-        return _learned(parse_recipe(recipe)) == _learned(load_recipe(command[1], command[3::2]))
+        return _learned(_parsed(recipe)) == _learned(load_recipe(command[1], command[3::2]))
     except UserError:
         return False
+
+
+def _parsed(table: Any) -> Recipe:
+    """A resolved recipe.  One stage stands at the top: below it, a composed model is not read."""
+    if not isinstance(table, dict):
+        raise UserError("a recipe is a table.")
+    stages = table.get("stage")
+    if isinstance(stages, list) and len(stages) == 1 and isinstance(stages[0], dict):
+        table = {**{key: table[key] for key in table if key != "stage"}, **stages[0]}
+    return parse_recipe(table)
 
 
 def run_facts(run: Path) -> dict[str, Any] | None:
