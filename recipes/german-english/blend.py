@@ -1,6 +1,8 @@
-"""Write the mean of the weights that two models share; what only the first has is taken from it.
+"""Write a mean of the weights that two models share; what only the first has is taken from it.
 
-    python recipes/german-english/blend.py FIRST SECOND OUTPUT.safetensors
+    python recipes/german-english/blend.py FIRST SECOND OUTPUT.safetensors [SHARE]
+
+SHARE is the weight of the second in the mean, from 0 to 1; 0.5 if it is not given.
 
 A stage that starts at a high rate leaves the place where the stage before ended, and ends elsewhere
 at about the same loss.  The mean of the two ends is better than both (the idea of stochastic weight
@@ -15,16 +17,17 @@ from safetensors.torch import load_file, save_file
 WEIGHTS = "model.safetensors"
 
 
-def main(first: Path, second: Path, output: Path) -> None:
+def main(first: Path, second: Path, output: Path, share: float = 0.5) -> None:
     """Blend two model directories."""
     own, other = (load_file(folder / WEIGHTS) for folder in (first, second))
     blended = {
-        name: (weight.float() + other[name].float()) / 2 if name in other else weight.float()
+        name: weight.float().lerp(other[name].float(), share) if name in other else weight.float()
         for name, weight in own.items()
     }
     save_file(blended, output)
-    print(f"{output}: the mean of {len(own.keys() & other.keys())} of {len(own)} tensors")
+    print(f"{output}: a mean of {len(own.keys() & other.keys())} of {len(own)} tensors")
 
 
 if __name__ == "__main__":
-    main(*map(Path, sys.argv[1:4]))
+    first, second, output, *share = sys.argv[1:]
+    main(Path(first), Path(second), Path(output), *map(float, share))
