@@ -16,12 +16,16 @@ mean before $runs/more-hmt --last 3
 [ -f $runs/blended.safetensors ] ||
   "$python" "$here/blend.py" $runs/before $runs/muon-multipath $runs/blended.safetensors
 "$hmt" train "$here/muon-hmt.toml"
-mean after $runs/muon-hmt --last 3
-mean mean $runs/before $runs/after
+mean after-muon $runs/muon-hmt --last 3
+mean mean $runs/before $runs/after-muon
 "$hmt" train "$here/long-multipath.toml"
-# all of the new weights; what chooses the moments is not in them
-[ -f $runs/long.safetensors ] ||
-  "$python" "$here/blend.py" $runs/mean $runs/long-multipath $runs/long.safetensors 1
+# All of the new weights in the model before: what chooses the moments is not in a multipath model.
+[ -f $runs/long/model.safetensors ] || {
+  cp -r $runs/mean $runs/long.part
+  "$python" "$here/blend.py" $runs/mean $runs/long-multipath $runs/long.part/model.safetensors 1
+  mv $runs/long.part $runs/long
+}
 "$hmt" train "$here/long-hmt.toml"
-mean shipped $runs/long-hmt --last 3
+mean after $runs/long-hmt --last 3
+mean shipped $runs/mean $runs/long $runs/after
 "$hmt" segmenter $runs/shipped --updates 4500 --text $runs/text/everyday.de --text $runs/text/debates.de --valid $runs/text/valid.de

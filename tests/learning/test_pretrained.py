@@ -156,7 +156,9 @@ LOGS = {
     "log-more-multipath.jsonl": 2550,
     "log-more-hmt.jsonl": 520,
     "log-muon-multipath.jsonl": 850,
-    "log.jsonl": 300,
+    "log-muon-hmt.jsonl": 300,
+    "log-long-multipath.jsonl": 1950,
+    "log.jsonl": 500,
 }
 
 

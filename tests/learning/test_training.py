@@ -555,7 +555,7 @@ def test_warm_start_takes_what_has_the_same_name(
     with caplog.at_level(logging.INFO):
         train(tiny.recipe(data, tmp_path / "new", warm_start=str(tmp_path / "partial.safetensors"),
                           **still))  # fmt: skip
-    assert f"fresh: {missing}; not used: experts." in caplog.text
+    assert f"newly initialised: {missing}; not used: experts." in caplog.text
     new = load_file(tmp_path / "new" / "model.safetensors")
     assert all(torch.equal(new[name], weights[name]) for name in new if name != missing)
     assert new[missing].abs().sum() > 0

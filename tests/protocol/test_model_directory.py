@@ -241,7 +241,7 @@ def test_a_segmenter_of_an_older_version_is_refused(tmp_path: Path) -> None:
     segmenter = Segmenter(20, width=6, memory=8)
     segmenter.outputs = torch.nn.Linear(8, 6)  # one opinion of each word
     write_segmenter(tmp_path, segmenter)
-    with pytest.raises(UserError, match=r"older version.*anew with hmt segmenter"):
+    with pytest.raises(UserError, match=r"older version.*train another with `hmt segmenter`"):
         load_segmenter(tmp_path, 20)
 
 
