@@ -21,6 +21,7 @@ mean mean $runs/before $runs/after-muon
 "$hmt" train "$here/long-multipath.toml"
 # All of the new weights in the model before: what chooses the moments is not in a multipath model.
 [ -f $runs/long/model.safetensors ] || {
+  rm -rf $runs/long.part
   cp -r $runs/mean $runs/long.part
   "$python" "$here/blend.py" $runs/mean $runs/long-multipath $runs/long.part/model.safetensors 1
   mv $runs/long.part $runs/long
