@@ -80,14 +80,23 @@ def draw(seed: int, count: int) -> list[str]:
     return random.Random(seed).choices(WORDS, k=count)
 
 
+def spoken(seed: int, count: int) -> list[str]:
+    """Words without punctuation."""
+    return random.Random(seed).choices(["nolu", "ka", "besi", "tarum", "pelo"], k=count)
+
+
+def in_doubt(model: Model) -> Model:
+    """The model with a segmenter that is often unsure."""
+    segmenter = Doubtful(model.tokenizers[0])
+    return Model(model.system, model.tokenizers, model.config, segmenter=segmenter)
+
+
 def test_words_that_wait_for_the_next_are_neither_lost_nor_worked_on(model: Model) -> None:
     """Planted bug: a round is asked for again and again until the next word comes."""
-    doubtful = Model(
-        model.system, model.tokenizers, model.config, segmenter=Doubtful(model.tokenizers[0])
-    )
+    doubtful = in_doubt(model)
     stage, waited = Stage(doubtful), 0
     for seed in range(4):
-        words = random.Random(seed).choices(["nolu", "ka", "besi", "tarum", "pelo"], k=10)
+        words = spoken(seed, 10)
         channel = stage.open()
         for word in words:  # one after the other, until there is nothing to do
             channel.put([HeardWord(word, None, 0.0)])
@@ -112,12 +121,10 @@ def test_words_that_wait_for_the_next_are_neither_lost_nor_worked_on(model: Mode
 
 def test_a_word_that_waits_is_dropped_with_its_sentence(model: Model) -> None:
     """Planted bug: it is not counted, and the words after it are taken for earlier ones."""
-    doubtful = Model(
-        model.system, model.tokenizers, model.config, segmenter=Doubtful(model.tokenizers[0])
-    )
+    doubtful = in_doubt(model)
     stage, dropped = Stage(doubtful), 0
     for seed in range(12):
-        words = random.Random(seed).choices(["nolu", "ka", "besi", "tarum", "pelo"], k=6)
+        words = spoken(seed, 6)
         channel = stage.open()
         channel.put([HeardWord(word, None, 0.0) for word in words])
         for _ in range(100):

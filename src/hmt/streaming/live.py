@@ -81,9 +81,8 @@ class Live:
             message = f"A word is too long: its first {MAX_WORD_CHARACTERS} characters are read."
             self._notices.append(Notice(self.number, self.seconds, "long_word", message))
         tokens = self.tokenizers[0].encode(word)[: self.max_tokens - 1]
-        self._heard.append(
-            Word(word, tuple(tokens) or (UNK,), spoken)
-        )  # a word without tokens is unknown, not lost
+        # a word without tokens is unknown, not lost
+        self._heard.append(Word(word, tuple(tokens) or (UNK,), spoken))
         self.words_heard += 1
 
     def end(self, reason: str) -> None:
