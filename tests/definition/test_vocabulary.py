@@ -18,6 +18,13 @@ def chunks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> i
     return int(request.param)
 
 
+@pytest.fixture(params=[0, 1 << 22], ids=["computed twice", "kept"])
+def kept(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Whether a batch is large enough for its probabilities to be computed again."""
+    monkeypatch.setattr(vocabulary, "KEPT_CELLS", request.param)
+    return int(request.param)
+
+
 def random_case(
     states: int = 11, width: int = 5, size: int = 13, dtype: torch.dtype = torch.double
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -33,7 +40,7 @@ def plain(states: Tensor, weight: Tensor, gold: Tensor) -> tuple[Tensor, Tensor]
     return log_prob.gather(1, gold[:, None])[:, 0], log_prob.mean(-1)
 
 
-def test_values_and_gradients_equal_log_softmax(chunks: int) -> None:
+def test_values_and_gradients_equal_log_softmax(chunks: int, kept: int) -> None:
     """Planted bugs: the last, smaller chunk is skipped; the gradient of the mean misses 1/V; the
     weight's gradient is overwritten by each chunk instead of summed."""
     case = random_case()
@@ -49,12 +56,12 @@ def test_values_and_gradients_equal_log_softmax(chunks: int) -> None:
         assert torch.allclose(g, e, atol=1e-12)
 
 
-def test_gradients_equal_finite_differences(chunks: int) -> None:
+def test_gradients_equal_finite_differences(chunks: int, kept: int) -> None:
     states, weight, gold = random_case(6, 3, 7)
     assert torch.autograd.gradcheck(lambda s, w: gold_log_prob(s, w, gold), (states, weight))
 
 
-def test_one_output_alone_can_be_used(chunks: int) -> None:
+def test_one_output_alone_can_be_used(chunks: int, kept: int) -> None:
     """Without smoothing nobody asks for the mean; its gradient then is zero, not missing."""
     case = random_case()
     for n in range(2):
@@ -88,9 +95,12 @@ class Largest(TorchDispatchMode):
         return out
 
 
-def test_states_times_vocabulary_is_never_held(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_states_times_vocabulary_of_a_large_batch_is_never_held(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Planted bug: logits kept for the backward pass."""
     monkeypatch.setattr(vocabulary, "CHUNK_CELLS", 4000)
+    monkeypatch.setattr(vocabulary, "KEPT_CELLS", 500 * 400 - 1)
     states, weight, gold = random_case(500, 4, 400, torch.float32)
     with Largest() as chunked:
         got = gold_log_prob(states, weight, gold)
@@ -101,19 +111,49 @@ def test_states_times_vocabulary_is_never_held(monkeypatch: pytest.MonkeyPatch) 
     assert whole.cells == 500 * 400  # so that the counter is known to count
 
 
-def test_nothing_large_is_saved_for_the_backward_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vocabulary, "CHUNK_CELLS", 4000)
-    states, weight, gold = random_case(500, 4, 400, torch.float32)
-    kept: list[int] = []
+class Products(TorchDispatchMode):
+    """Remembers the matrix products: how many, and of which types."""
 
-    def keep(tensor: Tensor) -> Tensor:
-        kept.append(tensor.numel())
-        return tensor
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+        self.dtypes: set[torch.dtype] = set()
 
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda x: x):
-        gold_log_prob(states, weight, gold)
-    assert kept
-    assert max(kept) <= 500 * 4
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if func.overloadpacket in (torch.ops.aten.mm, torch.ops.aten.addmm_):
+            self.count += 1
+            self.dtypes.update(x.dtype for x in args if isinstance(x, Tensor))
+        return func(*args, **(kwargs or {}))
+
+
+def test_a_small_batch_is_computed_once(kept: int) -> None:
+    """Planted bug: the backward pass computes the logits again though they were kept."""
+    states, weight, gold = random_case(50, 4, 40, torch.float32)
+    with Products() as products:
+        gold_log_prob(states, weight, gold)[0].sum().backward()
+    assert products.count == (3 if kept else 4)
+
+
+def test_a_second_backward_pass_gives_the_same(kept: int) -> None:
+    """Planted bug: what was kept is scaled in place."""
+    case = random_case()
+    total = gold_log_prob(*case)[0].sum()
+    first, second = (torch.autograd.grad(total, case[:2], retain_graph=True) for _ in range(2))
+    assert all(torch.equal(g, e) for g, e in zip(first, second, strict=True))
+
+
+def test_a_certain_model_still_learns_in_half_precision(kept: int) -> None:
+    """Planted bug: p(gold) rounded to half precision: 1 - p(gold) is zero or twice as large."""
+    states, weight, gold = random_case(40, 16, 9, torch.float32)
+    sure = (states + 6 * weight[gold] / weight[gold].norm(dim=1, keepdim=True) ** 2).detach()
+    case = sure.bfloat16().requires_grad_(), weight.detach().bfloat16().requires_grad_()
+    exact = [x.detach().double().requires_grad_() for x in case]
+    got = torch.autograd.grad(gold_log_prob(*case, gold)[0].sum(), case[0])[0]
+    expected = torch.autograd.grad(plain(exact[0], exact[1], gold)[0].sum(), exact[0])[0]
+    wrong = (got.double() - expected).norm(dim=1) / expected.norm(dim=1)
+    assert float(wrong.max()) < 0.05
 
 
 def test_half_precision_sums_in_single() -> None:
@@ -131,21 +171,11 @@ def test_half_precision_sums_in_single() -> None:
 def test_autocast_multiplies_in_half_precision_both_ways() -> None:
     """Planted bug: the backward pass multiplies in single precision, at half the speed."""
     case = random_case(64, 16, 300, torch.float32)
-    seen: set[torch.dtype] = set()
-
-    class Products(TorchDispatchMode):
-        def __torch_dispatch__(
-            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-        ) -> Any:
-            if func.overloadpacket in (torch.ops.aten.mm, torch.ops.aten.addmm_):
-                seen.update(x.dtype for x in args if isinstance(x, Tensor))
-            return func(*args, **(kwargs or {}))
-
-    with Products():
+    with Products() as products:
         with torch.autocast("cpu", torch.bfloat16):
             got = gold_log_prob(*case)
         gradients = torch.autograd.grad(got[0].sum(), case[:2])
-    assert seen == {torch.bfloat16}
+    assert products.dtypes == {torch.bfloat16}
     assert [g.dtype for g in gradients] == [torch.float32] * 2
     assert torch.allclose(got[0], plain(*case)[0], atol=0.2)
 
