@@ -2,9 +2,9 @@
 
 Keller Jordan and others, "Muon: an optimizer for hidden layers in neural networks", 2024; the scale
 of the update is that of Liu and others, "Muon is scalable for LLM training", 2025, so that one
-learning rate serves these matrices and what AdamW updates beside them.  PyTorch's own Muon computes
-in bfloat16, which is slow on processors without instructions for it; this one computes in the
-precision of the weights.
+learning rate serves these matrices and what AdamW updates beside them.  PyTorch's own Muon always
+computes in bfloat16, which is slow on processors without instructions for it; this one computes in
+the precision of the training.
 """
 
 from collections.abc import Iterable
@@ -35,7 +35,14 @@ def orthogonal(matrices: Tensor) -> Tensor:
 class Muon(torch.optim.Optimizer):
     """Updates matrices; where several are stored in one, each is made orthogonal by itself."""
 
-    def __init__(self, matrices: Iterable[Stacked], lr: float, weight_decay: float):
+    def __init__(
+        self,
+        matrices: Iterable[Stacked],
+        lr: float,
+        weight_decay: float,
+        dtype: torch.dtype = torch.float32,  # in which updates are made orthogonal
+    ):
+        self.dtype = dtype
         groups = [{"params": [matrix], "stacked": stacked} for matrix, stacked in matrices]
         super().__init__(groups, {"lr": lr, "weight_decay": weight_decay})
 
@@ -52,4 +59,5 @@ class Muon(torch.optim.Optimizer):
             blocks = ahead.view(group["stacked"], -1, matrix.shape[1])
             size = ADAM_SIZE * max(blocks.shape[1:]) ** 0.5
             matrix.mul_(1 - group["lr"] * group["weight_decay"])
-            matrix.add_(orthogonal(blocks).view_as(matrix), alpha=-group["lr"] * size)
+            update = orthogonal(blocks.to(self.dtype)).view_as(matrix)
+            matrix.add_(update, alpha=-group["lr"] * size)
