@@ -69,7 +69,7 @@ def heard(
     engine = Interpreter(model, talk)
     monkeypatch.setattr(sentence_module, "find_border", engine.border)
     found: list[Event] = []
-    session = Session(engine, model.tokenizers, model.knobs, {}, listener=found.append)
+    session = Session(engine, model.tokenizers, model.knobs, listener=found.append)
     groups = [" ".join(words[n : n + group]) for n in range(0, len(words), group)]
     text = "".join(map(session.push, groups)) + session.finish()
     assert "".join(e.text for e in found if isinstance(e, Written)) == text

@@ -17,7 +17,7 @@ from hmt.plain import to_plain
 from hmt.streaming import live as live_module
 from hmt.streaming.borders import CANDIDATES, find_border
 from hmt.streaming.events import Ended, Event, Notice, Written
-from hmt.streaming.live import Live
+from hmt.streaming.live import Live, SentenceRules
 from hmt.streaming.session import Session
 from hmt.systems import SYSTEMS
 from hmt.text.symbols import EOS
@@ -245,7 +245,7 @@ def test_only_the_caller_and_the_model_end_what_is_not_cut(models: list[Model]) 
     """Planted bug: punctuation still ends sentences."""
     words = random.Random(3).choices(PUNCTUATED, k=30)
     model = models[0]
-    live = Live(model.engine(), model.tokenizers, model.knobs(), cuts=False)
+    live = Live(model.engine(), model.tokenizers, model.knobs(), SentenceRules(cuts=False))
     over = ends(run_live(live, words))
     assert [word for end in over for word in end.source.split()] == words
     assert {end.reason for end in over} <= {"pause", "model", "length"}
@@ -256,7 +256,9 @@ def test_only_the_caller_and_the_model_end_what_is_not_cut(models: list[Model]) 
 def test_a_sentence_is_no_longer_than_it_may_be(models: list[Model]) -> None:
     """Planted bug: a single word that is longer than a sentence may be."""
     model = models[0]
-    live = Live(model.engine(), model.tokenizers, model.knobs(), cuts=False, max_tokens=12)
+    live = Live(
+        model.engine(), model.tokenizers, model.knobs(), SentenceRules(cuts=False, max_tokens=12)
+    )
     words = [*random.Random(4).choices(BARE, k=20), "x" * 50, "ka"]
     lengths, heard = [], []
     for word in [*words, None]:
@@ -558,7 +560,7 @@ def test_only_text_can_be_pushed(models: list[Model], wrong: Any) -> None:
 
 def test_a_session_in_a_with_statement(models: list[Model]) -> None:
     model, engine = models[0], models[0].engine()
-    with Session(engine, model.tokenizers, model.knobs, {}) as session:
+    with Session(engine, model.tokenizers, model.knobs) as session:
         session.push("nolu ka")
         assert engine.free == []
     assert engine.free == [0]

@@ -3,6 +3,7 @@
 import random
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,9 +13,9 @@ import hmt
 from hmt.errors import UserError
 from hmt.models.directory import describe
 from hmt.models.model import Model
-from hmt.streaming import live as live_module
 from hmt.streaming.choice import loop_token
 from hmt.streaming.engine import Engine
+from hmt.streaming.live import SentenceRules
 from hmt.streaming.session import Session
 from hmt.systems.stream import Stream
 from hmt.text.symbols import EOS
@@ -48,7 +49,9 @@ def sentences(number: int, seed: int = 0) -> list[str]:
 
 def session_of(model: Model, engine: Engine, **knobs: object) -> Session:
     """One sentence per line on an engine of the test's own."""
-    return Session(engine, model.tokenizers, model.knobs, knobs, by_line=True)
+    return Session(
+        engine, model.tokenizers, partial(model.knobs, **knobs), rules=SentenceRules(by_line=True)
+    )
 
 
 def word_by_word(session: Session, sentence: str) -> list[str]:
@@ -104,16 +107,16 @@ def test_punctuation_is_spaced_as_a_reader_expects(model: Model, text: str) -> N
     assert session.record.prediction == text
 
 
-def test_a_very_long_sentence_is_cut(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_very_long_sentence_is_cut(model: Model) -> None:
     """In pieces of at most so many tokens, each a sentence of its own; text goes on with a space.
 
     Planted bugs: the rest of a word at the cut is lost; no space after the cut.
     """
-    monkeypatch.setattr(live_module, "MAX_SENTENCE_TOKENS", 12)
     text = " ".join(sentences(9, 2))
     ids = model.source_tokenizer.encode(text)
     assert len(ids) > 50
-    session = model.session(by_line=True)
+    rules = SentenceRules(by_line=True, max_tokens=12)
+    session = Session(model.engine(), model.tokenizers, model.knobs, rules=rules)
     seen: list[list[int]] = []
     out = ""
     for word in text.split():

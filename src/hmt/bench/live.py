@@ -20,7 +20,7 @@ from hmt.bench.sessions import TARGET_P95_MS, TARGET_SESSIONS, WORDS_PER_SECOND
 from hmt.bench.setting import Row
 from hmt.errors import UserError
 from hmt.models.model import load
-from hmt.streaming.live import Live
+from hmt.streaming.live import Live, SentenceRules
 
 SENTENCES = (
     "Ich habe gestern keine Zeit gehabt, weil ich arbeiten musste.",
@@ -198,7 +198,7 @@ def bare_delays(count: int, seconds: float) -> list[float]:
     warm.finish()
     engine = model.engine(count)
     lives = [
-        Live(engine, model.tokenizers, model.knobs(), segmenter=model.segmenter)
+        Live(engine, model.tokenizers, model.knobs(), SentenceRules(segmenter=model.segmenter))
         for _ in range(count)
     ]
     start, words = time.monotonic(), round(seconds * WORDS_PER_SECOND)

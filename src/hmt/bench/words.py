@@ -9,7 +9,7 @@ from hmt.bench.stream import GERMAN, per_token
 from hmt.models.model import Model, load
 from hmt.streaming import events
 from hmt.streaming.engine import Engine
-from hmt.streaming.live import Live
+from hmt.streaming.live import Live, SentenceRules
 
 TARGET_MS = 5.0  # of one session, on one ordinary core
 WORDS = [word for sentence in GERMAN for word in sentence.split()]
@@ -36,7 +36,7 @@ def speak(model: Model, engine: Engine) -> float:
     """Give all sessions of an engine the same words, each from a different one on. -> seconds"""
     knobs = model.knobs()
     lives = [
-        Live(engine, model.tokenizers, knobs, segmenter=model.segmenter)
+        Live(engine, model.tokenizers, knobs, SentenceRules(segmenter=model.segmenter))
         for _ in range(engine.slots)
     ]
     start = time.process_time()

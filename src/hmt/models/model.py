@@ -1,6 +1,7 @@
 """A model: a system with the tokenizers of its two languages, as `hmt.load` returns it."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from hmt.models.weights import count_parameters
 from hmt.plain import shortened
 from hmt.streaming.engine import Engine
 from hmt.streaming.events import Event
+from hmt.streaming.live import SentenceRules
 from hmt.streaming.record import Record
 from hmt.streaming.recording import record_of
 from hmt.streaming.session import KEPT_SENTENCES, Session
@@ -82,12 +84,10 @@ class Model:
         return Session(
             self.engine(),
             self.tokenizers,
-            self.knobs,
-            knobs,
-            by_line=by_line,
+            partial(self.knobs, **knobs),
+            rules=SentenceRules(by_line=by_line, segmenter=self.segmenter),
             listener=listener,
             keep=keep,
-            segmenter=self.segmenter,
         )
 
     def engine(self, slots: int = 1) -> Engine:

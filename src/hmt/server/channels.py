@@ -6,12 +6,11 @@ The event loop fills the inbox; the conductor's thread alone touches everything 
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from hmt.model.segmenter import Segmenter
 from hmt.streaming.engine import Engine
 from hmt.streaming.events import Ended, Notice, Written
-from hmt.streaming.live import Live
+from hmt.streaming.live import Live, SentenceRules
 from hmt.streaming.record import Record
 from hmt.systems.stream import Stream
 from hmt.text.language_pair import Tokenizers
@@ -131,19 +130,16 @@ class Channel:
         tokenizers: Tokenizers,
         knobs: object,
         deliver: Callable[[list[Output]], None],
+        rules: SentenceRules,
         *,
-        max_tokens: int,
-        is_live: bool = True,
-        has_detail: bool = False,
-        cuts: bool = True,
-        segmenter: Segmenter | None = None,
+        is_live: bool = True,  # a speaker's, who waits for each word
     ) -> None:
         self._wake, self.deliver = wake, deliver
-        self.is_live, self.has_detail = is_live, has_detail
+        self.is_live = is_live
+        self.has_detail = False  # whether it reports waits and records
         self.keeps_records = False  # also without detail
         self.starts_line = True  # there is no text before the first sentence
-        self._tokenizers, self._knobs = tokenizers, knobs
-        self._max_tokens, self._cuts, self._segmenter = max_tokens, cuts, segmenter
+        self._tokenizers, self._knobs, self._rules = tokenizers, knobs, rules
         self.inbox: deque[Item] = deque()
         self.has_left = False
         # used by the conductor's thread only
@@ -186,14 +182,7 @@ class Channel:
     def prepare(self, engine: Engine, make_room: Callable[[], None]) -> list[Output]:
         """Take the next items of the inbox; return immediate answers."""
         if self.live is None:
-            self.live = Live(
-                engine,
-                self._tokenizers,
-                self._knobs,
-                cuts=self._cuts,
-                max_tokens=self._max_tokens,
-                segmenter=self._segmenter,
-            )
+            self.live = Live(engine, self._tokenizers, self._knobs, self._rules)
             self.live.starts_line = self.starts_line
         live, out = self.live, list[Output]()
         words = CATCH_UP if len(self.inbox) > BEHIND else 1
@@ -276,7 +265,7 @@ class Channel:
                 live.end(item.reason)
                 self._ending, self._ended_at = item, time.monotonic()
             case Turn(knobs, changed, cuts):
-                live.cuts = cuts
+                live.rules = replace(live.rules, cuts=cuts)
                 out.append(Applied(live.set(knobs, changed)))
             case Drop():
                 self._drop(live)

@@ -16,6 +16,7 @@ from hmt.errors import UserError
 from hmt.models.model import Model
 from hmt.server.channels import Channel, Failed, Leave, Output
 from hmt.streaming.engine import Engine
+from hmt.streaming.live import SentenceRules
 from hmt.systems.stream import Stream
 
 logger = logging.getLogger("hmt.server")
@@ -104,17 +105,12 @@ class Conductor:
         cuts: bool = True,
     ) -> Channel:
         """A new channel; it takes a slot only while a sentence is open."""
-        return Channel(
-            self._wake,
-            self.model.tokenizers,
-            knobs,
-            deliver,
-            max_tokens=self._max_tokens,
-            is_live=is_live,
-            has_detail=has_detail,
-            cuts=cuts,
-            segmenter=self.model.segmenter,
+        rules = SentenceRules(
+            cuts=cuts, max_tokens=self._max_tokens, segmenter=self.model.segmenter
         )
+        channel = Channel(self._wake, self.model.tokenizers, knobs, deliver, rules, is_live=is_live)
+        channel.has_detail = has_detail
+        return channel
 
     def close(self, channel: Channel) -> None:
         """Close a channel; its open sentence is dropped."""

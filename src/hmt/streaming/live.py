@@ -33,6 +33,19 @@ LEAST_END = math.log(0.2)
 
 
 @dataclass(frozen=True)
+class SentenceRules:
+    """How running text is divided into sentences."""
+
+    by_line: bool = False  # a sentence is what the caller ends, and ends where the model does
+    cuts: bool = True  # whether punctuation ends sentences
+    max_tokens: int = MAX_SENTENCE_TOKENS
+    segmenter: Segmenter | None = None  # finds the sentences of text without punctuation
+
+
+RUNNING_TEXT = SentenceRules()
+
+
+@dataclass(frozen=True)
 class End:
     """The sentence ends here."""
 
@@ -47,17 +60,10 @@ class Live:
         engine: Engine,
         tokenizers: Tokenizers,
         knobs: object,
-        *,
-        by_line: bool = False,
-        cuts: bool = True,
-        max_tokens: int | None = None,
-        segmenter: Segmenter | None = None,
+        rules: SentenceRules = RUNNING_TEXT,
     ) -> None:
         self.engine, self.tokenizers, self.knobs = engine, tokenizers, knobs
-        self.segmenter = segmenter  # finds the sentences of text without punctuation
-        self.by_line = by_line  # a sentence is what the caller ends, and ends where the model does
-        self.cuts = cuts  # whether punctuation ends the next sentences of running text
-        self.max_tokens = max_tokens or MAX_SENTENCE_TOKENS  # of a sentence
+        self.rules = rules  # of the next sentence on
         self.sentence: OpenSentence | None = None
         self.number = 0  # of the open sentence or the next one, from 0
         self.record: Record | None = None  # of the sentence that ended last
@@ -80,7 +86,7 @@ class Live:
             word = word[:MAX_WORD_CHARACTERS]  # more of it is not even kept
             message = f"A word is too long: its first {MAX_WORD_CHARACTERS} characters are read."
             self._notices.append(Notice(self.number, self.seconds, "long_word", message))
-        tokens = self.tokenizers[0].encode(word)[: self.max_tokens - 1]
+        tokens = self.tokenizers[0].encode(word)[: self.rules.max_tokens - 1]
         # a word without tokens is unknown, not lost
         self._heard.append(Word(word, tuple(tokens) or (UNK,), spoken))
         self.words_heard += 1
@@ -125,7 +131,7 @@ class Live:
         while self._heard and not (self.sentence is not None and self.sentence.end_reason):
             item = self._heard.popleft()
             if isinstance(item, Word):
-                left = (self.sentence or self._open()).take(item, self.max_tokens)
+                left = (self.sentence or self._open()).take(item, self.rules.max_tokens)
                 self._heard.extendleft(reversed(left))
                 goes_on = True
             elif self.sentence is not None:
@@ -150,7 +156,7 @@ class Live:
             if border is not None:
                 found.append(self._close(sentence, events.MODEL, border.words))
             self._goes_on = border is None
-        elif stream.target_ended and (stream.source_ended or not self.by_line):
+        elif stream.target_ended and (stream.source_ended or not self.rules.by_line):
             found.append(self._close(sentence, *sentence.end()))
         return found
 
@@ -184,18 +190,18 @@ class Live:
 
     def _open(self) -> OpenSentence:
         stream = self.engine.open(self.knobs)
-        stream.is_running = not self.by_line
-        cuts = self.cuts and not self.by_line
+        stream.is_running = not self.rules.by_line
+        cuts = self.rules.cuts and not self.rules.by_line
         if cuts:
             stream.stops = _end_marks(self.tokenizers[1])
         segmentation = None
-        if self.segmenter is not None:
-            segmentation = Segmentation(self.segmenter, self.tokenizers[0])
+        if self.rules.segmenter is not None:
+            segmentation = Segmentation(self.rules.segmenter, self.tokenizers[0])
         self.sentence = OpenSentence(
             self.engine,
             stream,
             self.tokenizers,
-            by_line=self.by_line,
+            by_line=self.rules.by_line,
             cuts=cuts,
             segmentation=segmentation,
         )

@@ -4,16 +4,16 @@ import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Self
 
 from hmt.errors import UserError
-from hmt.model.segmenter import Segmenter
 from hmt.plain import LIMIT, shortened
 from hmt.streaming import events
 from hmt.streaming.engine import Engine
 from hmt.streaming.events import Ended, Event, Notice, Written
 from hmt.streaming.hypotheses import Hypotheses
-from hmt.streaming.live import Live
+from hmt.streaming.live import RUNNING_TEXT, Live, SentenceRules
 from hmt.streaming.record import Record
 from hmt.systems.stream import Stream
 from hmt.text.language_pair import Tokenizers
@@ -28,7 +28,7 @@ class Session:
     """Words in, newly written text out; what was returned is never taken back.
 
     It takes running text: a sentence ends by punctuation, `pause`, `finish`, or the model itself.
-    With `by_line` only `finish` ends a sentence, for corpora of one sentence per line.
+    With `rules.by_line` only `finish` ends a sentence, for corpora of one sentence per line.
     `listener` is called with every event; `events` and `records` hold those of the last `keep`
     sentences.  A session serves one thread; one model serves any number of sessions.
     """
@@ -37,22 +37,17 @@ class Session:
         self,
         engine: Engine,
         tokenizers: Tokenizers,
-        settings: Callable[..., object],
-        chosen: dict[str, object],
+        settings: Callable[..., object],  # makes the knobs; those that change are given by name
         *,
-        by_line: bool = False,
+        rules: SentenceRules = RUNNING_TEXT,
         listener: Callable[[Event], None] | None = None,
         keep: int = KEPT_SENTENCES,
-        segmenter: Segmenter | None = None,
     ) -> None:
         if not isinstance(keep, int) or keep < 1:
             raise UserError(f"keep = {keep!r}: a session keeps the events of 1 or more sentences.")
-        self._engine, self._settings, self._chosen = engine, settings, chosen
-        self._keep = keep
+        self._engine, self._settings, self._keep = engine, settings, keep
         self._lock = threading.Lock()
-        self._live = Live(
-            engine, tokenizers, settings(**chosen), by_line=by_line, segmenter=segmenter
-        )
+        self._live = Live(engine, tokenizers, settings(), rules)
         self._hypotheses = Hypotheses()
         self._warnings: set[str] = set()
         self._last_stream: Stream | None = None
@@ -116,9 +111,9 @@ class Session:
     def set(self, **knobs: object) -> dict[str, str]:
         """Change settings; return for each whether it applies "now" or from "next_sentence"."""
         with self._alone():
-            chosen = {**self._chosen, **knobs}
-            applies = self._live.set(self._settings(**chosen), knobs)
-            self._chosen = chosen
+            settings = partial(self._settings, **knobs)
+            applies = self._live.set(settings(), knobs)
+            self._settings = settings
             self._warn()
         return applies
 
