@@ -158,6 +158,9 @@ LOGS = {
     "log-muon-multipath.jsonl": 850,
     "log-muon-hmt.jsonl": 300,
     "log-long-multipath.jsonl": 1950,
+    "log-long-hmt.jsonl": 500,
+    "log-on-multipath.jsonl": 700,
+    "log-onward-multipath.jsonl": 4000,
     "log.jsonl": 500,
 }
 
