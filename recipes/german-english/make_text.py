@@ -1,10 +1,11 @@
 """Write the training and validation text of the German-English model.
 
-    python recipes/german-english/make_text.py FOLDER OUTPUT
+    python recipes/german-english/make_text.py FOLDER OUTPUT [SHARE]
 
 FOLDER holds europarl-de-en, tatoeba-de-en and newstest-de-en; OUTPUT receives train.de, train.en,
-valid.de and valid.en for the model, everyday.de and debates.de for its segmenter.  The same folder
-always gives the same text.
+valid.de and valid.en for the model, everyday.de and debates.de for its segmenter.  SHARE is how
+much of Europarl is used, from 0 to 1; where it is most of it, all other text is made twice, with
+other names and numbers.  The same folder always gives the same text.
 """
 
 import gzip
@@ -123,27 +124,29 @@ def report(counts: dict[tuple[str, str], list[int]]) -> str:
     return "\n".join(lines)
 
 
-def corpora(folder: Path) -> tuple[list[Pair], list[Pair | None]]:
+def corpora(folder: Path, share: float) -> tuple[list[Pair], list[Pair | None]]:
     """The everyday pairs, and those of the debates in order."""
     held_out = frozenset(normalise(line) for name in HELD_OUT for line in lines_of(folder / name))
     dropped: Counter[str] = Counter()
     pairs = pairs_of(folder / "europarl-de-en/train", ".gz")
-    debates = clean(pairs[-int(DEBATES_SHARE * len(pairs)) :], held_out, dropped)
+    debates = clean(pairs[-int(share * len(pairs)) :], held_out, dropped)
     print("europarl pairs:", ", ".join(f"{why} {n:,}" for why, n in dropped.most_common()))
     return everyday_pairs(folder / "tatoeba-de-en", held_out), debates
 
 
-def training_text(short: list[Pair], debates: list[Pair | None]) -> Iterator[tuple[str, Made]]:
-    """All lines of the training text with the kind each belongs to."""
-    kinds = {
-        "tatoeba": everyday(short, Random(SEED)),
-        "templates": from_templates(TEMPLATE_LINES, short, Random(SEED + 1)),
-        "copy": to_copy(COPY_LINES, short, Random(SEED + 2)),
-        "europarl": running_text(debates, Random(SEED + 3)),
-    }
-    for kind, made in kinds.items():
-        for line in made:
-            yield kind, line
+def training_text(
+    short: list[Pair], debates: list[Pair | None], rounds: int
+) -> Iterator[tuple[str, Made]]:
+    """All lines of the training text with the kind each belongs to; all but debates in rounds."""
+    made: dict[str, Iterator[Made]] = {}
+    for seed in range(SEED, SEED + 10 * rounds, 10):
+        made["tatoeba"] = everyday(short, Random(seed))
+        made["templates"] = from_templates(TEMPLATE_LINES, short, Random(seed + 1))
+        made["copy"] = to_copy(COPY_LINES, short, Random(seed + 2))
+        if seed == SEED:
+            made["europarl"] = running_text(debates, Random(seed + 3))
+        for kind, lines in made.items():
+            yield from ((kind, line) for line in lines)
 
 
 def sentences(pairs: Iterable[Pair | None], path: Path) -> None:
@@ -160,15 +163,17 @@ def validation_text(folder: Path, output: Path) -> None:
         (output / f"valid.{side}").write_text(text, encoding="utf-8")
 
 
-def main(folder: Path, output: Path) -> None:
+def main(folder: Path, output: Path, share: float = DEBATES_SHARE) -> None:
     """Write all files and print what is in them."""
     output.mkdir(parents=True, exist_ok=True)
     validation_text(folder, output)
-    short, debates = corpora(folder)
+    short, debates = corpora(folder, share)
     sentences(short, output / "everyday.de")
     sentences(debates, output / "debates.de")
-    print(report(write(training_text(short, debates), output)))
+    rounds = max(1, round(share / DEBATES_SHARE))
+    print(report(write(training_text(short, debates, rounds), output)))
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]))
+    folder, output, *share = sys.argv[1:]
+    main(Path(folder), Path(output), *map(float, share))

@@ -169,10 +169,14 @@ def test_the_threshold_of_itst_is_its_dial() -> None:
 
 
 def test_adaptive_composition_writes_when_it_is_sure() -> None:
-    """Composed of one multipath model: at lag 1 it is unsure, at lag 2 it knows."""
+    """Composed of one multipath model: at lag 1 it is unsure, at lag 2 it knows.
+
+    Seeds 1 to 6 of the training: 0.991 to 1.0 right, a lag of 2.07 to 2.28.  With 0.7 a guess at
+    lag 1 now and then passes for sure (0.908 to 0.994).
+    """
     system = Adaptive.compose([learned("multipath")])
-    accuracy, lag = play(system, k_min=1, k_max=4, rho_a=0.7, rho_b=0.7)
-    assert accuracy > 0.93
+    accuracy, lag = play(system, k_min=1, k_max=4, rho_a=0.85, rho_b=0.85)
+    assert accuracy > 0.97
     assert 1.8 < lag < 2.7
 
 

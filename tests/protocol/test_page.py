@@ -825,7 +825,8 @@ AXE = Path(VENV).resolve() / "node_modules" / "axe-core" / "axe.min.js"
 
 
 def barriers(page: Any) -> list[Any]:
-    """What axe-core finds against WCAG 2.2 AA."""
+    """What axe-core finds against WCAG 2.2 AA, once words have faded in."""
+    wait_for(page, "document.getAnimations().every((a) => a.playState !== 'running')")
     page.evaluate(AXE.read_text())
     levels = "['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa']"
     found = page.evaluate(f"() => axe.run({{ runOnly: {levels} }})")
