@@ -1,6 +1,6 @@
 """Write the training and validation text of the German-English model.
 
-    python recipes/german-english/make_text.py FOLDER OUTPUT [SHARE]
+    python recipes/german-english/make_text.py FOLDER OUTPUT SHARE
 
 FOLDER holds europarl-de-en, tatoeba-de-en and newstest-de-en; OUTPUT receives train.de, train.en,
 valid.de and valid.en for the model, everyday.de and debates.de for its segmenter.  SHARE is how
@@ -29,7 +29,7 @@ TEMPLATE_LINES = 220_000
 COPY_LINES = 20_000
 HEARD = 0.4  # of one in four everyday lines
 VALIDATION_LINES = 1_000  # of each corpus
-DEBATES_SHARE = 0.55  # of Europarl, its latest part: so half of the target words are everyday ones
+EVEN_SHARE = 0.55  # of Europarl, its latest part: so half of the target words are everyday ones
 HELD_OUT = (
     "tatoeba-de-en/dev.de",
     "europarl-de-en/dev.de",
@@ -138,15 +138,17 @@ def training_text(
     short: list[Pair], debates: list[Pair | None], rounds: int
 ) -> Iterator[tuple[str, Made]]:
     """All lines of the training text with the kind each belongs to; all but debates in rounds."""
-    made: dict[str, Iterator[Made]] = {}
     for seed in range(SEED, SEED + 10 * rounds, 10):
-        made["tatoeba"] = everyday(short, Random(seed))
-        made["templates"] = from_templates(TEMPLATE_LINES, short, Random(seed + 1))
-        made["copy"] = to_copy(COPY_LINES, short, Random(seed + 2))
+        kinds = {
+            "tatoeba": everyday(short, Random(seed)),
+            "templates": from_templates(TEMPLATE_LINES, short, Random(seed + 1)),
+            "copy": to_copy(COPY_LINES, short, Random(seed + 2)),
+        }
         if seed == SEED:
-            made["europarl"] = running_text(debates, Random(seed + 3))
-        for kind, lines in made.items():
-            yield from ((kind, line) for line in lines)
+            kinds["europarl"] = running_text(debates, Random(seed + 3))
+        for kind, made in kinds.items():
+            for line in made:
+                yield kind, line
 
 
 def sentences(pairs: Iterable[Pair | None], path: Path) -> None:
@@ -163,17 +165,16 @@ def validation_text(folder: Path, output: Path) -> None:
         (output / f"valid.{side}").write_text(text, encoding="utf-8")
 
 
-def main(folder: Path, output: Path, share: float = DEBATES_SHARE) -> None:
+def main(folder: Path, output: Path, share: float) -> None:
     """Write all files and print what is in them."""
     output.mkdir(parents=True, exist_ok=True)
     validation_text(folder, output)
     short, debates = corpora(folder, share)
     sentences(short, output / "everyday.de")
     sentences(debates, output / "debates.de")
-    rounds = max(1, round(share / DEBATES_SHARE))
+    rounds = max(1, round(share / EVEN_SHARE))
     print(report(write(training_text(short, debates, rounds), output)))
 
 
 if __name__ == "__main__":
-    folder, output, *share = sys.argv[1:]
-    main(Path(folder), Path(output), *map(float, share))
+    main(Path(sys.argv[1]), Path(sys.argv[2]), float(sys.argv[3]))

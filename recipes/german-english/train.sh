@@ -5,7 +5,7 @@
 set -euo pipefail
 here=$(dirname "${BASH_SOURCE[0]}")
 hmt=${HMT:-.venv/bin/hmt}
-[ -d runs/german-english/data ] || bash "$here/prepare.sh" "$1"
+[ -d runs/german-english/data-all ] || bash "$here/prepare.sh" "$1"
 for part in multipath hmt more-multipath more-hmt muon-multipath; do
   "$hmt" train "$here/$part.toml"
 done
@@ -36,5 +36,10 @@ mean shipped-before $runs/mean $runs/long $runs/after
 all_new onward $runs/shipped-before $runs/onward-multipath
 "$hmt" train "$here/onward-hmt.toml"
 mean after-onward $runs/onward-hmt --last 3
-mean shipped $runs/onward $runs/after-onward
+mean shipped-onward $runs/onward $runs/after-onward
+"$hmt" train "$here/wide-multipath.toml"
+all_new wide $runs/shipped-onward $runs/wide-multipath
+"$hmt" train "$here/wide-hmt.toml"
+mean after-wide $runs/wide-hmt --last 3
+mean shipped $runs/shipped-onward $runs/wide $runs/after-wide
 "$hmt" segmenter $runs/shipped --updates 4500 --text $runs/text/everyday.de --text $runs/text/debates.de --valid $runs/text/valid.de
