@@ -6,7 +6,8 @@ from pathlib import Path
 TESTS = Path(__file__).resolve().parents[1]
 PREFIX = "kills: "
 WITHOUT_A_BUG = {
-    # skipped where SimulEval is not installed; test_agents_are_audited_by_their_answers has a bug
+    # skipped where SimulEval is not installed; where it is, the bug
+    # audit-compares-the-answer-to-the-last-word turns it red
     "tests/contract/test_audit.py::test_agents_of_simuleval_itself",
 }
 
