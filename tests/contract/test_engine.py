@@ -92,7 +92,7 @@ def run_mixed(
 
 
 def test_the_models_of_these_tests_are_lively() -> None:
-    """Planted bug: weights as initialised, which write at the first or last moment only."""
+    """Planted bug: all states equally confident, so that the first one always writes."""
     draw = random.Random(1)
     tokens: Counter[int] = Counter()
     delays: Counter[int] = Counter()

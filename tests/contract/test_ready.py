@@ -147,6 +147,11 @@ def test_hooks_are_called_where_gradients_are_wanted() -> None:
 
 def test_a_loaded_model_can_be_copied_and_pickled() -> None:
     """Planted bug: without `__getstate__` what oneDNN has packed cannot be copied."""
+    _, packed = ready_pair(SHAPES[0])
+    x = torch.randn(2, SHAPES[0][0])
+    for again in (copy.deepcopy(packed), pickle.loads(pickle.dumps(packed))):
+        with torch.inference_mode():
+            torch.testing.assert_close(again(x), packed(x))
     model = hmt.load()
     x = torch.randn(2, model.system.transformer.dims.width)
     for other in (copy.deepcopy(model.system), pickle.loads(pickle.dumps(model.system))):

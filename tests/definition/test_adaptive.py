@@ -20,7 +20,7 @@ from hmt.systems.adaptive import Adaptive, AdaptiveConfig, AdaptiveKnobs
 from hmt.systems.batch import make_batch
 from hmt.systems.contract import PassOutput
 from hmt.text.symbols import EOS
-from hmt.training import parse_recipe, train
+from hmt.training import load_recipe, parse_recipe, train
 
 TOKEN = 5  # any word
 
@@ -219,6 +219,8 @@ def test_a_recipe_composes_and_trains_in_stages(tmp_path: Path) -> None:
     }
     for _ in range(2):  # the same command again does no harm
         assert train(parse_recipe(table)).is_finished
+    kept = load_recipe(tmp_path / "both" / "training" / "recipe.json")
+    assert kept == parse_recipe(table), "what a run keeps of its recipe can be trained again"
     both = hmt.load(tmp_path / "both")
     assert both.knobs() == AdaptiveKnobs(k_min=1, k_max=3, rho_a=0.1)
     assert both.config.facts["weights"] == "composed"

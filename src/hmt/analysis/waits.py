@@ -12,7 +12,7 @@ class Wait:
 
     token: int
     sentence: str
-    is_choice: bool  # an earlier moment was open, and was not taken
+    is_choice: bool  # an earlier moment was possible and was not taken
 
 
 @dataclass(frozen=True)

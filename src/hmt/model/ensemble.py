@@ -24,7 +24,7 @@ class MeanOutput(nn.Module):
     def __init__(self, members: Sequence[Transformer]) -> None:
         super().__init__()
         self.outputs = nn.ModuleList(member.output for member in members)
-        self.weight = members[0].output.weight  # tells precision and device
+        self.weight = members[0].output.weight  # for its precision and device
 
     def forward(self, hidden: Tensor) -> Tensor:
         """(N, M * D) -> (N, V)"""
@@ -37,7 +37,7 @@ class MeanOutput(nn.Module):
 
 
 class Ensemble(Transformer):
-    """Has no weights of its own: those of its members."""
+    """Has no weights but those of its members."""
 
     output: MeanOutput  # type: ignore[assignment]
 
@@ -99,7 +99,7 @@ class Ensemble(Transformer):
         return heads[:, :, member * count : (member + 1) * count]
 
     def _joint(self, remember: Remember | None) -> Callable[[int], Remember | None]:
-        """Per member a `remember` of its own: members run in turn, and share the cache's layers."""
+        """A `remember` for each member: members run in turn and share the cache's layers."""
         if remember is None:
             return lambda member: None
         so_far: dict[int, list[Tensor]] = {}

@@ -60,7 +60,7 @@ class ModelConfig:
     format: int
     system: str  # a name, or package.module:Class
     config: dict[str, Any]  # the system's Config
-    knobs: dict[str, Any] = field(default_factory=dict)  # inference settings unless others are
+    knobs: dict[str, Any] = field(default_factory=dict)  # default inference settings
     languages: tuple[str, str] | None = None  # of source and target, if known
     avoids_loops: bool = False  # never writes a pattern that has just been repeated
     facts: dict[str, Any] = field(default_factory=dict)  # where it comes from

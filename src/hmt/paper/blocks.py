@@ -18,12 +18,12 @@ class Table:
 
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
-    fold: str = ""  # a long one is shown when its reader asks for what this says
+    fold: str = ""  # the line that unfolds a long one
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure that is there as a file, .svg or .png."""
+    """A figure that exists as a file, .svg or .png."""
 
     path: Path
     caption: str
@@ -38,4 +38,4 @@ class Section:
 
     blocks: Sequence[Block]
     verdict: str  # one sentence on what agrees with the paper and what does not
-    missing: Sequence[str] = ()  # names of what is not there yet
+    missing: Sequence[str] = ()  # names of what is still missing

@@ -1,4 +1,4 @@
-"""What is known of each step: what was done here, else what the store holds."""
+"""What is known about each step: the result made here, else the one in the store."""
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -30,12 +30,12 @@ from hmt.paper.store import Entry, machine
 
 @dataclass(frozen=True)
 class Known:
-    """Entries of steps: of here, or of the store if they are of the same command and text."""
+    """Entries of steps: made here, or stored by the same command on the same text."""
 
     place: Place
     ledger: Ledger
     stored: Mapping[str, Entry] = field(default_factory=dict)
-    entries: dict[str, Entry | None] = field(default_factory=dict)  # of steps looked at before
+    entries: dict[str, Entry | None] = field(default_factory=dict)  # of steps already looked up
 
     def state(self, step: Step) -> str:
         """That of the ledger, or STORED."""
@@ -121,7 +121,7 @@ def spared(steps: Sequence[Step], known: Known) -> set[str]:
             users.setdefault(need.name, []).append(step.name)
     for step in reversed(steps):
         own = users.get(step.name, [])
-        # a training without users is wanted for itself, else for what they make of it
+        # a training that nothing else uses is a result of its own; others serve what uses them
         is_means = step.is_finished is not None and bool(own)
         if all(user in found for user in own) and (is_means or known.state(step) == STORED):
             found.add(step.name)
@@ -132,9 +132,9 @@ def spared(steps: Sequence[Step], known: Known) -> set[str]:
 def together(
     place: Place, parts: Sequence[Part], ledger: Ledger, stored: Mapping[str, Entry]
 ) -> Iterator[tuple[Place, Known]]:
-    """The same place with a folder of all results, those of here and those of the store.
+    """The same place with a folder of all results, local and stored.
 
-    Its seeds are the given ones and those of the store.
+    Its seeds are the given ones and the stored ones.
     """
     whole = with_all_texts(place, parts)
     others = {entry.seed for entry in stored.values() if entry.updates and entry.seed}
@@ -160,7 +160,7 @@ def _lay(steps: Sequence[Step], place: Place, known: Known) -> None:
         folder = place.found / step.output.parent.relative_to(place.output)
         folder.mkdir(parents=True, exist_ok=True)
         if known.state(step) != STORED and step.output.parent.is_dir():
-            # also of a step that is under way
+            # including a step that is still running
             for path in step.output.parent.iterdir():
                 if path.suffix in (".json", ".png"):
                     copyfile(path, folder / path.name)

@@ -14,7 +14,7 @@ def write_markdown(report: Report, path: Path) -> None:
     """Write the page, and copy its pictures into a folder of the same name."""
     pictures = path.with_suffix("")
     for old in pictures.glob("*.*") if pictures.is_dir() else ():
-        if old.suffix in KINDS:  # other files may be there: the store
+        if old.suffix in KINDS:  # it may hold other files, such as the store
             old.unlink()
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, "\n\n".join(_page(report, pictures)) + "\n")

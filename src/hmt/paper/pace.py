@@ -1,4 +1,4 @@
-"""How long steps take on this machine, against what the plan expects."""
+"""How long steps take on this machine, compared with the plan's estimates."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from hmt.paper.plan import DONE, Ledger, Step
 from hmt.paper.runs import planned_updates, progress, training_seconds
 
-LEAST_SECONDS = 60.0  # of expected time: less says nothing about the rest
+LEAST_SECONDS = 60.0  # of estimated time: less is too little to judge the rest by
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Pace:
         return first or second or 1.0
 
     def seconds(self, step: Step) -> float | None:
-        """What a step still takes: by its own log if it is under way, else by its like."""
+        """Time a step still needs: by its own log if it is running, else by similar steps."""
         if step.is_training and (under_way := progress(step.output.parent)):
             return under_way.seconds_left
         return None if step.seconds is None else step.seconds * self.factor(step)
@@ -37,7 +37,7 @@ class Pace:
 
 
 def taken(step: Step, ledger: Ledger) -> float | None:
-    """Seconds that a step took, or will have taken; a training by its log, also one under way."""
+    """Seconds that a step took or will take; for a training, running or not, by its log."""
     is_done = ledger.state(step) == DONE
     if not step.is_training:
         return (ledger.stamp(step) or {}).get("seconds") if is_done else None

@@ -1,4 +1,4 @@
-"""A report as one HTML file that needs no network: pictures stand inside."""
+"""A report as one HTML file that needs no network: pictures are embedded."""
 
 import base64
 import re

@@ -1,7 +1,7 @@
 """What is to be done: parts (figures and tables of the paper) that need steps (commands of hmt).
 
-A step is done when its output is there and its stamp agrees: the stamp holds the command and the
-digests of all inputs at the time.  A finished training needs no stamp, its run directory says so.
+A step is done when its output exists and its stamp agrees: the stamp holds the command and the
+digests of all inputs at the time.  A finished training needs no stamp: its run records it.
 """
 
 import hashlib
@@ -33,7 +33,7 @@ class Place:
     pieces: int = 6000  # joint BPE pieces
     size: str = "tiny"  # of the models whose speed is measured
     updates: int = 1000  # of every system from the start that all share
-    seen: Path | None = None  # results of here and of the store together, see known.py
+    seen: Path | None = None  # local and stored results together, see known.py
 
     @property
     def found(self) -> Path:
@@ -48,11 +48,11 @@ class Step:
     name: str
     command: tuple[str, ...]  # words after `hmt`
     inputs: tuple[Path, ...]
-    output: Path  # the file that is there once the step is done
-    seconds: float | None = None  # estimate for one core; None if nobody knows
+    output: Path  # the file that exists once the step is done
+    seconds: float | None = None  # estimate for one core; None if unknown
     is_training: bool = False
     needs: "tuple[Step, ...]" = ()
-    # says whether an output without a stamp is finished, as that of a training done before
+    # whether an output without a stamp is finished, such as that of an earlier training
     is_finished: Callable[[], bool] | None = None
     private: tuple[str, ...] = ()  # keys of its output that hold sentences of the test set
 
@@ -76,9 +76,9 @@ class Part:
     title: str
     theirs: str  # what it is in the paper
     steps: Callable[[Place], Sequence[Step]]
-    section: Callable[[Place], Section]  # what there is by now
+    section: Callable[[Place], Section]  # the results so far
     groups: tuple[str, ...] = ()
-    # what shows the point already; made before the rest of any part
+    # enough to show the point; made before the rest of any part
     core: Callable[[Place], Sequence[Step]] | None = None
     texts: tuple[str, ...] = ()  # folders of text without which it cannot be made
 
@@ -97,7 +97,7 @@ class Ledger:
         return self.folder / f"{step.file}.json"
 
     def stamp(self, step: Step) -> dict[str, Any] | None:
-        """What was noted when the step was done; None if it never was."""
+        """The stamp of a step; None if it was never done."""
         try:
             found = json.loads(self.path(step).read_text(encoding="utf-8"))
         except (OSError, ValueError):
@@ -105,13 +105,13 @@ class Ledger:
         return found if isinstance(found, dict) else None
 
     def note(self, step: Step, **more: Any) -> None:
-        """Keep that a step is done, with what it was done from."""
+        """Record that a step is done, with its inputs."""
         content = {**identity(step), **more}
         self.folder.mkdir(parents=True, exist_ok=True)
         write_atomically(self.path(step), json.dumps(content, indent=1) + "\n")
 
     def begin(self, step: Step) -> None:
-        """Keep what a step is being done from: whoever resumes it must know whether it can."""
+        """Record the inputs of a step as it begins, so that resuming it can check them."""
         self.folder.mkdir(parents=True, exist_ok=True)
         write_atomically(self.path(step), json.dumps({**identity(step), "begun": True}) + "\n")
 
@@ -181,13 +181,13 @@ def ordered(steps: Iterable[Step]) -> list[Step]:
 
 
 def with_all_texts(place: Place, parts: Sequence[Part]) -> Place:
-    """The same place, text that was not named under the name of its option: to look at a plan."""
+    """The same place for viewing a plan: a folder that was not given has its option's name."""
     unknown = {option: Path(option.upper()) for part in parts for option in part.lacks(place)}
     return replace(place, texts={**unknown, **place.texts})
 
 
 def planned(parts: Sequence[Part], place: Place) -> list[Step]:
-    """All steps of some parts, so ordered that a plan that is stopped has shown the most.
+    """All steps of some parts, ordered so that a plan stopped early has shown the most.
 
     First the core of every part, then the rest with the first seed, then the other seeds.
     """

@@ -1,4 +1,4 @@
-"""The report: every figure and table of the paper, theirs beside ours, from what is there."""
+"""The report: every figure and table of the paper, theirs beside ours, as far as they exist."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from hmt.training.publish import source_commit
 
 @dataclass(frozen=True)
 class Chapter:
-    """A part with what is there of it and how that came about."""
+    """A part with its results so far and how they were obtained."""
 
     part: Part
     section: Section
@@ -26,14 +26,14 @@ class Chapter:
 
     @property
     def state(self) -> str:
-        """Whole, missing, or how much of it is there."""
+        """Complete, missing, or how much of it exists."""
         if self.done in (0, self.total):
             return "whole" if self.done else "missing"
         return f"{self.done} of {self.total} steps"
 
     @property
     def agreement(self) -> str:
-        """What an overview says of it: nothing of what is not there."""
+        """Its line in the overview; empty as long as there are no results."""
         return self.section.verdict if self.section.blocks and self.done else "not made yet"
 
 
@@ -50,7 +50,7 @@ class Trained:
 
 @dataclass(frozen=True)
 class Report:
-    """Everything that a report says, before it is Markdown or HTML."""
+    """The content of a report, before it becomes Markdown or HTML."""
 
     title: str
     introduction: tuple[str, ...]
@@ -60,7 +60,7 @@ class Report:
 
 
 def build(place: Place, parts: Sequence[Part], known: Known) -> Report:
-    """Look at what is there."""
+    """Collect the results that exist."""
     chapters = []
     for part in parts:
         steps = ordered(part.steps(place))

@@ -1,4 +1,4 @@
-"""Runs the steps that are missing: one after another, resumable, one failure stops only its own."""
+"""Runs missing steps one by one, resumably; a failure stops only the steps that depend on it."""
 
 import ctypes
 import shutil
@@ -42,7 +42,7 @@ class Expected:
 
 
 class Display(Protocol):
-    """Shows what is going on."""
+    """Shows progress."""
 
     def begin(self, step: Step, number: int, total: int, about: Expected) -> None: ...
 
@@ -90,7 +90,7 @@ def run(
             outcomes[step.name] = Outcome(step, SKIPPED, why="not trained yet")
         else:
             if state == STALE:
-                # a directory of results of another model would be refused, also half of one
+                # results of another model, even partial ones, would be refused
                 shutil.rmtree(step.output.parent, ignore_errors=True)
             if step.is_finished is None:
                 ledger.begin(step)
@@ -128,7 +128,7 @@ def _run(step: Step, ledger: Ledger, logs: Path, display: Display, execute: Exec
 
 
 def last_line(log: Path) -> str:
-    """What a step said last."""
+    """The last line of a step's log."""
     try:
         with log.open("rb") as file:
             file.seek(max(0, log.stat().st_size - 4096))
@@ -141,11 +141,11 @@ def last_line(log: Path) -> str:
 def _following() -> Callable[[], None] | None:
     """What makes a new process stop, and save itself, when this one is killed; Linux only.
 
-    Otherwise it would hold its run against whoever repeats the command.
+    Otherwise it would keep its run locked when the command is repeated.
     """
     if sys.platform != "linux":
         return None
-    # loaded here: between fork and exec as little as possible may happen
+    # loaded here, because as little as possible may happen between fork and exec
     prctl = ctypes.CDLL(None).prctl
     return lambda: prctl(PR_SET_PDEATHSIG, int(signal.SIGTERM)) and None
 
@@ -158,7 +158,7 @@ def in_a_process(command: Sequence[str], log: Path, tick: Callable[[], None]) ->
             stdin=subprocess.DEVNULL,
             stdout=file,
             stderr=subprocess.STDOUT,
-            start_new_session=True,  # Ctrl-C comes to us, and to it from us, once
+            start_new_session=True,  # Ctrl-C reaches this process alone, which forwards it once
             preexec_fn=_following(),
         )
         try:
@@ -168,6 +168,6 @@ def in_a_process(command: Sequence[str], log: Path, tick: Callable[[], None]) ->
                 except subprocess.TimeoutExpired:
                     tick()
         except KeyboardInterrupt:
-            process.terminate()  # what runs in the background may be deaf to Ctrl-C
+            process.terminate()  # a process in the background may ignore Ctrl-C
             process.wait()
             raise

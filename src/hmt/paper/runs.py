@@ -9,8 +9,8 @@ from typing import Any
 
 from hmt.errors import UserError
 from hmt.models.directory import read_config
-from hmt.plain import json_object
 from hmt.training.journal import LOG
+from hmt.training.place import RECIPE
 from hmt.training.recipe import Recipe, load_recipe, parse_recipe
 
 UNITS = {"second": 1, "minute": 60, "hour": 3600}
@@ -35,28 +35,17 @@ def is_finished(run: Path, recipe: Path, overrides: Sequence[str]) -> bool:
 def run_recipe(run: Path) -> Recipe | None:
     """The recipe that a run resolved; None if it has none that can be read."""
     try:
-        text = (run / "training" / "recipe.json").read_text(encoding="utf-8")
-        return _parsed(json_object(text).get("recipe"))
-    except (OSError, UnicodeDecodeError, UserError):
+        return load_recipe(run / "training" / RECIPE)
+    except UserError:
         return None
 
 
 def made_by(recipe: dict[str, Any], command: Sequence[str]) -> bool:
     """Whether a recipe gives the weights that a command (train RECIPE --set A=B ...) gives."""
     try:
-        return _learned(_parsed(recipe)) == _learned(load_recipe(command[1], command[3::2]))
+        return _learned(parse_recipe(recipe)) == _learned(load_recipe(command[1], command[3::2]))
     except UserError:
         return False
-
-
-def _parsed(table: Any) -> Recipe:
-    """A resolved recipe.  One stage stands at the top: below it, a composed model is not read."""
-    if not isinstance(table, dict):
-        raise UserError("a recipe is a table.")
-    stages = table.get("stage")
-    if isinstance(stages, list) and len(stages) == 1 and isinstance(stages[0], dict):
-        table = {**{key: table[key] for key in table if key != "stage"}, **stages[0]}
-    return parse_recipe(table)
 
 
 def run_facts(run: Path) -> dict[str, Any] | None:
@@ -76,7 +65,7 @@ class Progress:
 
 
 def progress(run: Path) -> Progress | None:
-    """How far a run has come; None if its log does not tell, or if it is at its end."""
+    """How far a run has come; None if its log does not show it, or if it has ended."""
     steps = [line for line in _log(run) if line.get("kind") == "train"]
     last = steps[-1] if steps else {}
     return Progress(last["step"], last["seconds_left"]) if last.get("seconds_left") else None
@@ -109,13 +98,13 @@ def _log(run: Path) -> list[dict[str, Any]]:
 
 
 def stated_seconds(recipe: Path) -> float | None:
-    """What the head of a recipe says about its cost."""
+    """The cost stated at the head of a recipe."""
     found = COST.search(recipe.read_text(encoding="utf-8")) if recipe.is_file() else None
     return float(found[1].replace(",", "")) * UNITS[found[2]] if found else None
 
 
 def checked_recipe(path: Path) -> Path:
-    """The recipe, or a sentence about where recipes are."""
+    """The recipe's path, if it exists."""
     if not path.is_file():
         raise UserError(
             f"There is no recipe {path}; run this in a checkout of hmt, or name the folder of the "
@@ -125,7 +114,7 @@ def checked_recipe(path: Path) -> Path:
 
 
 def _learned(recipe: Recipe) -> tuple[object, ...]:
-    """What decides the weights: a recipe without its places and what only reports."""
+    """What decides the weights: a recipe without its paths and what only affects reports."""
     stages = [
         replace(
             stage,

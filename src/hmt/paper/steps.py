@@ -47,7 +47,7 @@ def train(
 ) -> Step:
     """A run of a recipe of Multi30k, or of CORPUS/RECIPE with data of its own.
 
-    `share` is its cost as a multiple of what the recipe's head says.
+    `share` is its cost as a multiple of the one stated in the recipe's head.
     """
     data = data or prepare(place)
     folder = place.recipes.parent if "/" in recipe and data.name != "prepare" else place.recipes

@@ -3,8 +3,8 @@
 Shapes: B candidates, I target tokens, J source tokens.
 
 A model that ends a sentence while source is still arriving has usually read into the next one.
-The model itself can say which words belong to the sentence: among all ways to end the source after
-one of the last words, the right one makes the written sentence *and its end* most probable.
+The model itself can judge which words belong to the sentence: among all ways to end the source
+after one of the last words, the right one makes the written sentence *and its end* most probable.
 A missing word makes the text improbable; a superfluous word makes the end improbable.
 """
 

@@ -37,7 +37,6 @@ class Counts:
 
     passes: int = 0
     rows: int = 0
-    encoder_passes: int = 0
     encoder_tokens: int = 0
     written: int = 0
 
@@ -225,7 +224,6 @@ class Engine:
         cache.sums.put(0, cache.sums.places(owner, at + 1), packing.pack(sums))
         for s in new:
             s.encoded[index] = len(s.source)
-        self.counts.encoder_passes += 1
         self.counts.encoder_tokens += sum(counts)
 
     def _pass(self, index: int, streams: list[Stream], plans: list[Plan]) -> None:

@@ -24,8 +24,8 @@ def record_of(
 
     `word_starts` are the first tokens of its words, where the stream was given other tokens than
     the tokenizer's for these words.  If the model itself ended the sentence, its source is the
-    first `own` tokens and an end token that nobody sent: its arrival is that of the token in its
-    place, or the last write.
+    first `own` tokens and an end token that was never pushed: its arrival is that of the token in
+    its place, or the last write.
     """
     start = stream.arrived_at[0] if stream.arrived_at else 0.0
     tokens = stream.source if own is None else [*stream.source[:own], EOS]

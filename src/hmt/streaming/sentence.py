@@ -63,7 +63,7 @@ class OpenSentence:
         self.text = ""  # written so far
         self.end_reason = ""  # why its source ended, once it has
         self._says_something = by_line
-        self._ends_with_word = False  # the last word given, which needs no caller and no next word
+        self._ends_with_word = False  # a word ended it, with no need of a caller or a next word
         self._tokens: list[tuple[int, ...]] = []  # of each word, as the stream was given them
         self._starts: list[int] = []  # tokens before each word
         self._held: list[int] = []  # tokens of marks that wait for the first word
@@ -80,7 +80,7 @@ class OpenSentence:
 
     @property
     def waiting(self) -> list[Word]:
-        """The word, if any, of which it is not decided yet whether it belongs to this sentence."""
+        """The word, if any, that may belong to this sentence or to the next."""
         return [] if self._waiting is None else [self._waiting[0]]
 
     def take(self, word: Word, max_tokens: int) -> list[Word]:

@@ -183,7 +183,12 @@ class HMT(System[HMTConfig, HMTKnobs, HMTMemory]):
 
     def forward_states(self, batch: Batch, knobs: HMTKnobs) -> States:
         """One pass over all states of a batch (Eq. 1 to 5)."""
-        table, source, hidden = self.decode_states(batch, knobs)
+        return self.read_states(batch, *self.decode_states(batch, knobs))
+
+    def read_states(
+        self, batch: Batch, table: StateTable, source: Tensor, hidden: Tensor
+    ) -> States:
+        """Confidences and probabilities of decoded states (Eq. 4 and 5). (B, J, D), (N, D)"""
         moments = batch.source.shape[1]
         seen = source.cumsum(1) / torch.arange(1, moments + 1, device=source.device)[:, None]
         confidence = self.confidence(hidden, seen[table.sentence, table.moment - 1])
@@ -243,9 +248,8 @@ class HMT(System[HMTConfig, HMTKnobs, HMTMemory]):
 
         A state is correct (1, else 0) if its most probable token is the given one.
         """
-        states = self.forward_states(batch, knobs)
-        hidden = self.decode_states(batch, knobs)[2]
-        table = states.table
+        table, source, hidden = self.decode_states(batch, knobs)
+        states = self.read_states(batch, table, source, hidden)
         is_last = table.moment == table.last[table.sentence, table.token]
         best = best_token(hidden, self.transformer.output.weight)
         columns = {

@@ -33,7 +33,7 @@ def orthogonal(matrices: Tensor) -> Tensor:
 
 
 class Muon(torch.optim.Optimizer):
-    """Updates matrices; where several are stored in one, each is made orthogonal by itself."""
+    """Updates matrices; where several are stored in one, each is made orthogonal separately."""
 
     def __init__(
         self,

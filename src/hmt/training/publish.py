@@ -81,7 +81,7 @@ def _version(package: str) -> str:
 def source_commit() -> str | None:
     """Commit of this source if it is a checkout, marked if files have changed since."""
     here = Path(__file__)
-    # an installed package may lie inside somebody else's repository, which does not track it
+    # an installed package may lie inside an unrelated repository, which does not track it
     tracked = _git(here.parent, "ls-files", "--error-unmatch", here.name)
     return (
         _git(here.parent, "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")

@@ -207,7 +207,8 @@ def _stage(recipe: RecipeTable, number: int) -> Stage:
         # another system has other settings; the network's dimensions carry over
         config = model.get("config")
         dims = config.get("dims", {}) if isinstance(config, dict) else {}
-        model = {"config": {"dims": dims}, **{k: model[k] for k in OF_THE_MODEL if k in model}}
+        kept = {"config": {"dims": dims}} if dims else {}
+        model = {**kept, **{k: model[k] for k in OF_THE_MODEL if k in model}}
     merged = {"model": _merge(model, own.model), "training": _merge(training, own.training)}
     if merged["model"].get("models"):
         # composing them is all there is to do, unless updates are requested

@@ -17,7 +17,7 @@ from hmt.paper.steps import evaluate, train
 
 FOLDER = "ablations"
 REFERENCE = "reference"
-LEVEL_LAG = 0.2  # tokens of AL that are taken for no difference
+LEVEL_LAG = 0.2  # tokens of AL that count as no difference
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ def core(name: str, place: Place) -> list[Step]:
 
 @dataclass(frozen=True)
 class Outcome:
-    """AL and BLEU of a row in the paper and here, and whether our BLEU can be told apart."""
+    """AL and BLEU of a row in the paper and here, and whether our BLEU differs significantly."""
 
     label: str
     paper: tuple[float, float]

@@ -86,7 +86,7 @@ EQUAL_TIME = Budget("equal-time", "equal processor time", is_time=True)
 
 
 def hmt() -> Trained:
-    """The same run in both budgets: it is what the others are measured by."""
+    """The same run in both budgets: the others are measured against it."""
     return EQUAL_UPDATES.tuned("hmt", "hmt", {"lower": LOWERS})
 
 
@@ -96,13 +96,13 @@ def lowest() -> Trained:
 
 
 def refreshed(model: Trained) -> Trained:
-    """The same model, its prefix computed anew at each step with all that was read."""
+    """The same model, its prefix recomputed at each step with all that was read."""
     sweep = {**model.sweep, "refresh": "true"}
     return replace(model, sweep=sweep, evaluated=f"{model.run}-refresh")
 
 
 def rivals(budget: Budget) -> tuple[Rival, ...]:
-    """All systems, HMT first, then from cheap to dear."""
+    """All systems, HMT first, then from cheap to expensive."""
     multipath = budget.tuned("multipath", "multipath", {"k": LAGS})
     moe = budget.tuned("moe-wait-k", "moe-wait-k", {"k": "1,3,5,7,9"}, (HALVES,), stages=2)
     drawn = budget.tuned("gma-drawn", "gma-drawn", {"delta": "0.5,1,1.5,2,3"})

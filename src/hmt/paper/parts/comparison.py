@@ -33,7 +33,7 @@ class Comparison:
     tests_seconds: float = 60.0
 
     def steps(self, place: Place, *, only_core: bool = False) -> list[Step]:
-        """Train and evaluate every system; test HMT against each once both are there."""
+        """Train and evaluate every system; test HMT against each once both exist."""
         found: list[Step] = []
         for seed in place.seeds if self.is_seeded else place.seeds[:1]:
             own, *others = self.rivals
@@ -71,7 +71,7 @@ class Comparison:
         return f"{self.folder}/against-{rival.label}{suffix}"
 
     def tests(self, place: Place, seed: int | None = None) -> list[dict[str, Any]]:
-        """The tests that are there: HMT ("second") minus each other one ("first")."""
+        """The tests that exist: HMT ("second") minus each other one ("first")."""
         seed = place.seeds[0] if seed is None else seed
         return [
             {**found, "seed": seed}
@@ -81,7 +81,7 @@ class Comparison:
         ]
 
     def missing(self, place: Place) -> list[str]:
-        """Systems without results of the first seed; where some models have them, the others."""
+        """Systems without results of the first seed, or those of their models that have none."""
         found = []
         for rival in self.rivals:
             lacking = [m for m in rival.models if m.results(place, place.seeds[0]) is None]
@@ -92,7 +92,7 @@ class Comparison:
         return found
 
     def curves(self, place: Place) -> list[Curve]:
-        """Of every system of which there is something, the means of its seeds."""
+        """The means over seeds of every system that has results."""
         found = []
         for rival in self.rivals:
             points = [p for model in rival.models for p in _means(model, place, self.axes)]
@@ -119,7 +119,7 @@ class Comparison:
         return list(best.values())
 
     def blocks(self, place: Place, caption: str, published: Sequence[Curve] = ()) -> list[Block]:
-        """The figure, all its points, the tests; nothing if there is nothing yet."""
+        """The figure, all its points, the tests; nothing before the first results."""
         curves = self.curves(place)
         if not curves:
             return []
@@ -139,7 +139,7 @@ class Comparison:
         return blocks
 
     def verdict(self, place: Place, claim: str) -> str:
-        """One sentence: where HMT stands among what there is; `claim` is what the paper says."""
+        """One sentence: where HMT stands so far; `claim` is that of the paper."""
         return f"{claim}; {self.standing(place)}."
 
     def standing(self, place: Place) -> str:
@@ -168,7 +168,7 @@ class Comparison:
         return "; ".join(clauses)
 
     def _other_seeds(self, place: Place, first: Mapping[str, Mapping[str, Any]]) -> str:
-        """Where tests with other seeds come out otherwise than those with the first."""
+        """Where tests with other seeds disagree with those of the first."""
         later = [test for seed in place.seeds[1:] for test in self.tests(place, seed)]
         again = [test for test in later if test["first"] in first]
         other = [
@@ -248,7 +248,7 @@ def above(curves: Sequence[Curve], own: str) -> str:
 
 
 def said_of(curves: Sequence[Curve], own: str) -> str:
-    """What there is while nothing can be tested."""
+    """The results while nothing can be tested yet."""
     if not curves:
         return "nothing has been evaluated here yet"
     shown = next((curve for curve in curves if curve.label == own), curves[0])
@@ -261,7 +261,7 @@ def said_of(curves: Sequence[Curve], own: str) -> str:
 
 
 def sides_of(tests: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
-    """Against whom HMT is above, level, below, by tests of HMT minus the other one."""
+    """The systems that HMT is above, level with, or below, by tests of HMT minus the other."""
     sides: dict[str, list[str]] = {"above": [], "level with": [], "below": [], "apart from": []}
     for found in tests:
         sides[side_of(found)].append(found["first"])

@@ -14,7 +14,7 @@ from hmt.paper.parts.systems import ITST_THRESHOLDS, RHOS, Rival, Trained
 from hmt.paper.plan import Part, Place, Step
 
 CLAIM = "The paper has HMT above all others at every latency"
-# From the start multipath goes on as long as the recipes of the others say.
+# From the start, multipath trains on for as long as the recipes of the others do.
 AS_LONG = ("training.updates=1500", "training.save_every=150")
 MORE = {EUROPARL: 1500 / 6000, IWSLT15: 1500 / 4000}  # of the recipe's own updates
 
@@ -86,7 +86,7 @@ def europarl(place: Place) -> Section:
 
 
 def iwslt15_steps(place: Place) -> list[Step]:
-    """Trained on the 30,000 pairs that there are."""
+    """Trained on the 30,000 pairs that are available."""
     return ON_TALKS.steps(place)
 
 

@@ -119,7 +119,7 @@ def _cost(place: Place, rival: Rival | None) -> str:
 
 
 def from_scratch(place: Place) -> Comparison:
-    """HMT, multipath and full; other systems if somebody has trained and evaluated them."""
+    """HMT, multipath and full; other systems if they have been trained and evaluated."""
     there = (r for r in SCRATCH if r.is_core or len(r.results(place)) == len(r.models))
     return Comparison("main", tuple(there))
 
@@ -130,7 +130,7 @@ def scratch_steps(place: Place) -> list[Step]:
 
 
 def scratch_section(place: Place) -> Section:
-    """What there is from scratch, and whether the ranking is that from the shared start."""
+    """Results from scratch, and whether the ranking is that from the shared start."""
     found = from_scratch(place)
     blocks: list[Block] = found.blocks(place, CAPTION.format("each from random weights"))
     if blocks:

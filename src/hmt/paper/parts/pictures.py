@@ -29,7 +29,7 @@ def cases(place: Place) -> Section:
     waits = 0
     for n, case in enumerate(data["cases"], 1):
         waits += case.get("waited", len(case.get("waits", ())))
-        if "source" not in case:  # stored, and sentences are not
+        if "source" not in case:  # from the store, which keeps no sentences
             continue
         said = " ".join(case["waits"]) or "It never waited."
         texts = f"“{case['source']}” → “{case['prediction']}” (reference “{case['reference']}”)"

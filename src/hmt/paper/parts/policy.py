@@ -19,7 +19,7 @@ AXES = Axes.named("aligned_sure", "token.AL")
 
 
 def shown() -> list[Rival]:
-    """The systems of this figure, from cheap to dear."""
+    """The systems of this figure, from cheap to expensive."""
     return sorted(
         (rival for rival in rivals(EQUAL_UPDATES) if rival.label in SHOWN),
         key=lambda rival: SHOWN.index(rival.label),
@@ -64,7 +64,7 @@ def _steps(place: Place, every: list[Rival]) -> list[Step]:
 
 
 def section(place: Place) -> Section:
-    """The figure, and the share that each system has read at like latencies."""
+    """The figure, and the share that each system has read at similar latencies."""
     there: dict[str, list[Path]] = {}
     missing = []
     for rival in shown():

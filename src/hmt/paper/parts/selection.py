@@ -112,7 +112,7 @@ def architecture_steps(place: Place) -> list[Step]:
 
 
 def architecture(place: Place) -> Section:
-    """What the architecture brings and what the policy."""
+    """What the architecture contributes, and what the policy does."""
     data = read_data(place.found / "architecture" / "architecture.json")
     if data is None:
         return Section((), "Not analysed yet.", ["hmt", "multipath"])

@@ -26,8 +26,8 @@ class Trained:
     made_of: "tuple[Trained, ...]" = ()  # models that it is composed of
     start: "Trained | None" = None  # whose weights it starts from
     updates: float = 0.0  # in units of `place.updates`; 0: those of the recipe
-    share: float = 1.0  # cost, as a multiple of what the recipe's head says
-    evaluated: str = ""  # folder of its results; empty: as the run is called
+    share: float = 1.0  # cost, as a multiple of the one stated in the recipe's head
+    evaluated: str = ""  # folder of its results; empty: named like the run
     on: Benchmark = FLICKR  # what it is trained and tested on
 
     def train(self, place: Place, seed: int = 1) -> Step:
@@ -71,7 +71,7 @@ class Trained:
         )
 
     def results(self, place: Place, seed: int = 1) -> Path | None:
-        """Its results if they are there."""
+        """Its results, if they exist."""
         path = place.found / self.folder(seed)
         return path if (path / "scores.json").exists() else None
 
@@ -91,7 +91,7 @@ class Rival:
     is_core: bool = False  # made before the rest
 
     def results(self, place: Place, seed: int = 1) -> list[Path]:
-        """Results of its models that are there."""
+        """The existing results of its models."""
         every = (model.results(place, seed) for model in self.models)
         return [path for path in every if path is not None]
 
