@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from hmt.server.access import address_of, grant_of, service_of
-from hmt.server.channels import Channel, End, Failed, HeardWord, Mark, Output, Text
+from hmt.server.channels import End, Failed, HeardWord, Mark, Opening, Output, Text
 from hmt.server.deltas import Wording
 from hmt.server.hearing import clean
 from hmt.server.messages import InvalidError, decode_as, encode
@@ -56,7 +56,7 @@ class Lines:
         self.has_failed = False
         self._served = served
         words = clean(line).split()
-        self.channel: Channel = served.conductor.open(knobs, self._take, is_live=False)
+        self.channel = served.conductor.open(Opening(knobs, is_live=False), self._take)
         if not words:
             self._finish()
             return

@@ -78,7 +78,7 @@ class Service:
         """Warm up the models and start."""
         self._loop = asyncio.get_running_loop()
         for served in self.served.values():
-            await asyncio.to_thread(served.conductor.start)
+            await served.conductor.start()
         self.is_warm = True
         self._ticker = asyncio.create_task(self._tick())
 
@@ -93,7 +93,7 @@ class Service:
             session.stop(1001, "restart")
         self.rooms.close()
         for served in self.served.values():
-            await asyncio.to_thread(served.conductor.stop)
+            await served.conductor.stop()
 
     async def drain(self) -> None:
         """Let open sentences finish, and tell clients to resume elsewhere."""
@@ -192,11 +192,11 @@ class Service:
 
     def measure(self) -> bytes:
         """The metrics, including those that are computed only on request."""
-        engines = [served.conductor.engine for served in self.served.values()]
-        free = sum(len(engine.free) for engine in engines)
+        usages = [served.conductor.usage for served in self.served.values()]
+        free = sum(usage.free for usage in usages)
         self.metrics.slots.labels("free").set(free)
-        self.metrics.slots.labels("taken").set(sum(engine.slots for engine in engines) - free)
-        self.metrics.cache_bytes.set(sum(c.bytes for engine in engines for c in engine.caches))
+        self.metrics.slots.labels("taken").set(sum(usage.slots for usage in usages) - free)
+        self.metrics.cache_bytes.set(sum(usage.cache_bytes for usage in usages))
         live = Counter(s.served.name for s in self.sessions if s.lost_at is None)
         for name in self.served:
             self.metrics.sessions.labels(name).set(live[name])

@@ -65,6 +65,7 @@ class LiveSession:
         self._bucket = Bucket(limits.words_per_second, limits.burst_words)
         self._wording = Wording(self.started)
         self._channel: Channel | None = None
+        self._starts_line = True  # no text comes before the channel's
         self._is_open = False  # words have arrived since the last requested end
         self._rebuilt: Rebuilt | None = None  # a sentence being read again
         self._lag_reported_at = 0.0
@@ -203,9 +204,8 @@ class LiveSession:
         self.preferences = asked
         names = () if change is UNSET or change.knobs is UNSET else tuple(change.knobs)
         self._hearing.mode = self.preferences.commit
-        self.channel.has_detail = self.preferences.detail
         knobs, cuts = self.served.knobs(self.preferences.knobs), self.preferences.cuts
-        self.channel.put([channels.Turn(knobs, names, cuts)])
+        self.channel.put([channels.Turn(knobs, names, cuts, self.preferences.detail)])
 
     # ---- what comes out
 
@@ -218,13 +218,14 @@ class LiveSession:
     def channel(self) -> Channel:
         """The channel to the engine, opened when first needed."""
         if self._channel is None:
-            self._channel = self.served.conductor.open(
+            opening = channels.Opening(
                 self.served.knobs(self.preferences.knobs),
-                self._deliver,
-                has_detail=self.preferences.detail,
                 cuts=self.preferences.cuts,
+                has_detail=self.preferences.detail,
+                keeps_records=self.audience is not None,
+                starts_line=self._starts_line,
             )
-            self._channel.keeps_records = self.audience is not None
+            self._channel = self.served.conductor.open(opening, self._deliver)
         return self._channel
 
     def _deliver(self, outputs: list[Output]) -> None:
@@ -376,7 +377,7 @@ class LiveSession:
         shown = len(facts.shown.split())
         self._wording = Wording(self.started, facts.sentence, facts.offset, shown)
         self._rebuilt = Rebuilt(facts.shown) if facts.shown else None
-        self.channel.starts_line = facts.offset <= len(facts.shown)
+        self._starts_line = facts.offset <= len(facts.shown)
         if self.audience is not None:
             self.audience.begins_again(facts.sentence)
         self.outbox.put(self._resumed("rebuilt"))
