@@ -207,21 +207,23 @@ def test_text_to_translate_waits_for_who_is_live(model: Model) -> None:
     assert len({stage.text(channel) for channel in (*live, *batch)}) == 1
 
 
-def test_slots_grow_and_come_back(model: Model) -> None:
+def test_slots_grow_and_come_back(model: Model, monkeypatch: Any) -> None:
     """Planted bug: slots are never given back."""
+    few = 64
+    monkeypatch.setattr("hmt.server.conductor.FIRST_SLOTS", few)
     stage = Stage(model)
-    channels = [stage.open() for _ in range(5 * FIRST_SLOTS)]
+    channels = [stage.open() for _ in range(5 * few)]
     for channel in channels:
         channel.put([HeardWord(word, None, 0.0) for word in ("nolu", "ka", "besi")])
     for _ in range(20):
         stage.step()
     engine = stage.conductor.engine
-    assert engine.slots == 8 * FIRST_SLOTS
+    assert engine.slots == 8 * few
     for channel in channels:
-        stage.conductor.close(channel)
+        channel.close()
     stage.step()
     stage.conductor._tidy()
-    assert engine.slots == len(engine.free) == FIRST_SLOTS
+    assert engine.slots == len(engine.free) == few
     assert not stage.conductor._channels
 
 
@@ -237,7 +239,7 @@ def test_memory_of_slots_that_were_used_comes_back(model: Model) -> None:
     stage.conductor._tidy()
     assert stage.conductor.engine.caches is caches
     for channel in channels[1:]:
-        stage.conductor.close(channel)
+        channel.close()
     stage.step()
     stage.conductor._tidy()
     assert stage.conductor.engine.caches is not caches
@@ -355,6 +357,7 @@ def test_clients_that_vanish_leave_nothing_behind(model: Model) -> None:
         asyncio.run(run(server))
         service = server.service
         conductor = service.served["xx-yy"].conductor
+        assert isinstance(conductor, Conductor)
         assert eventually(lambda: not service.sessions)
         assert eventually(lambda: not conductor._channels)
         assert len(conductor.engine.free) == conductor.engine.slots

@@ -173,6 +173,11 @@ class Channel:
         self.inbox.clear()
         self.put([Drop()])
 
+    def close(self) -> None:
+        """Close the channel; its open sentence is dropped."""
+        self.inbox.clear()
+        self.put([Leave()])
+
     @property
     def queued(self) -> int:
         """Number of queued items, nearly all of them words."""

@@ -54,7 +54,6 @@ class Lines:
         self.queue: asyncio.Queue[Text | None] = asyncio.Queue()
         self.text = ""
         self.has_failed = False
-        self._served = served
         words = clean(line).split()
         self.channel = served.conductor.open(Opening(knobs, is_live=False), self._take)
         if not words:
@@ -71,7 +70,7 @@ class Lines:
         except TimeoutError:
             raise RefusedError(503, "The server is too busy to translate this now.") from None
         finally:
-            self._served.conductor.close(self.channel)
+            self.channel.close()
         if self.has_failed:
             raise RefusedError(500, "This text could not be translated.")
         return self.text
@@ -198,7 +197,7 @@ async def _streamed(served: Served, knobs: object, text: str) -> AsyncIterator[b
                     delta.hmt.sentence = number
                     yield encode(delta) + b"\n"
         finally:
-            served.conductor.close(running.channel)
+            running.channel.close()
 
 
 async def languages(request: Request) -> Response:

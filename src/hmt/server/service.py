@@ -11,6 +11,8 @@ from functools import partial
 
 from hmt.models.model import Model
 from hmt.server.conductor import Batch, Conductor
+from hmt.server.engine_process import Orders
+from hmt.server.far_conductor import AnyConductor, FarConductor
 from hmt.server.limits import Guests, Visits
 from hmt.server.metrics import Metrics, RoundMetrics
 from hmt.server.models import Served
@@ -63,13 +65,20 @@ class Service:
         self._ticker: asyncio.Task[None] | None = None
 
     def _serve(self, offer: Offer) -> Served:
-        conductor = Conductor(
-            offer.model,
-            self._hand_over,
-            observer=RoundMetrics(self.metrics),
-            gather_seconds=self.settings.gather_ms / 1000,
-            max_tokens=self.limits.sentence_tokens,
-        )
+        settings, observer = self.settings, RoundMetrics(self.metrics)
+        gather_seconds, max_tokens = settings.gather_ms / 1000, self.limits.sentence_tokens
+        conductor: AnyConductor
+        if settings.engine == "process":
+            orders = Orders(gather_seconds, max_tokens, settings.threads)
+            conductor = FarConductor(offer.model, observer, orders)
+        else:
+            conductor = Conductor(
+                offer.model,
+                self._hand_over,
+                observer=observer,
+                gather_seconds=gather_seconds,
+                max_tokens=max_tokens,
+            )
         return Served(offer.name, offer.model, offer.source, offer.target, conductor)
 
     # ---- life

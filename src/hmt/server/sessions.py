@@ -10,8 +10,9 @@ from dataclasses import replace
 from msgspec import UNSET
 
 from hmt.server import channels, messages, replies
-from hmt.server.channels import Applied, Channel, Failed, FinishedSentence, Mark, Output, Text, Wait
+from hmt.server.channels import Applied, Failed, FinishedSentence, Mark, Output, Text, Wait
 from hmt.server.deltas import Wording
+from hmt.server.far_conductor import AnyChannel
 from hmt.server.hearing import Hearing
 from hmt.server.limits import Bucket
 from hmt.server.messages import InvalidError, shortened
@@ -64,7 +65,7 @@ class LiveSession:
         self._hearing = Hearing(limits)
         self._bucket = Bucket(limits.words_per_second, limits.burst_words)
         self._wording = Wording(self.started)
-        self._channel: Channel | None = None
+        self._channel: AnyChannel | None = None
         self._starts_line = True  # no text comes before the channel's
         self._is_open = False  # words have arrived since the last requested end
         self._rebuilt: Rebuilt | None = None  # a sentence being read again
@@ -200,12 +201,11 @@ class LiveSession:
         if audio is not UNSET and audio.output is not UNSET and audio.output.language is not UNSET:
             self.served.check_target(audio.output.language)
         asked = self.preferences.changed(event.session)
-        self.served.knobs(asked.knobs)
+        knobs = self.served.knobs(asked.knobs)
         self.preferences = asked
         names = () if change is UNSET or change.knobs is UNSET else tuple(change.knobs)
         self._hearing.mode = self.preferences.commit
-        knobs, cuts = self.served.knobs(self.preferences.knobs), self.preferences.cuts
-        self.channel.put([channels.Turn(knobs, names, cuts, self.preferences.detail)])
+        self.channel.put([channels.Turn(knobs, names, asked.cuts, asked.detail)])
 
     # ---- what comes out
 
@@ -215,7 +215,7 @@ class LiveSession:
         return 0 if self._channel is None else self._channel.queued
 
     @property
-    def channel(self) -> Channel:
+    def channel(self) -> AnyChannel:
         """The channel to the engine, opened when first needed."""
         if self._channel is None:
             opening = channels.Opening(
@@ -316,7 +316,7 @@ class LiveSession:
             return
         self.is_over = True
         if self._channel is not None:
-            self.served.conductor.close(self._channel)
+            self._channel.close()
         if self.connection is not None:
             self.connection.close(code, reason)
         self.on_over(self)

@@ -119,7 +119,7 @@ async def _converse(websocket: WebSocket, service: Service) -> None:
                 )
     finally:
         service.sidecars -= 1
-        served.conductor.close(utterance.channel)
+        utterance.channel.close()
 
 
 def _served(service: Service, init: Init) -> Served:
