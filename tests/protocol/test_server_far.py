@@ -1,6 +1,7 @@
 """The engine in a process of its own: the same text, and what happens when either process ends."""
 
 import asyncio
+import contextlib
 import os
 import random
 import signal
@@ -23,9 +24,13 @@ from live_process import process, save_small_model
 from live_server import WORDS, Running, Talk, eventually, piped, serving, small_model, talking
 from websockets.asyncio.client import connect
 
+from hmt.errors import UserError
 from hmt.models.model import Model
+from hmt.server import running
 from hmt.server.engine_process import Unpacker, packed
 from hmt.server.far_conductor import FarConductor
+from hmt.server.service import Offer
+from hmt.server.settings import Settings
 from hmt.streaming.engine import Engine
 from hmt.systems.stream import Stream
 
@@ -43,6 +48,24 @@ def far(server: Running) -> FarConductor:
 
 def drawn(seed: int, count: int) -> list[str]:
     return random.Random(seed).choices(WORDS, k=count)
+
+
+def test_it_runs_apart_where_that_is_possible(model: Model, monkeypatch: Any) -> None:
+    """Planted bug: a single core is shared by two processes."""
+    offers = [Offer("xx-yy", model, "xx", "yy")]
+
+    def decided(engine: str, cores: int) -> str:
+        monkeypatch.setattr(running, "cores", lambda: cores)
+        return running._decided(Settings(engine=engine), offers).engine
+
+    assert [decided("auto", cores) for cores in (1, 2, 8)] == ["thread", "process", "process"]
+    assert decided("process", 1) == "process" and decided("thread", 8) == "thread"
+    with pytest.raises(UserError, match="choose process, thread or auto"):
+        decided("apart", 2)
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert decided("auto", 2) == "thread"
+    with pytest.raises(UserError, match="needs Linux and models on the CPU"):
+        decided("process", 2)
 
 
 def test_messages_arrive_whole_however_their_bytes_are_cut() -> None:
@@ -173,6 +196,7 @@ def test_an_engine_that_is_killed_ends_its_sessions_and_is_reported(model: Model
         with pytest.raises(HTTPError) as refused:
             urllib.request.urlopen(f"{server.http}/health/live")
         assert refused.value.code == 503
+        refused.value.close()
 
 
 def children_of(pid: int) -> list[int]:
@@ -197,11 +221,15 @@ def is_there(pid: int) -> bool:
 
 def test_a_killed_server_leaves_no_engine_behind(tmp_path: Path) -> None:
     """Planted bug: the process of the engine waits for ever."""
-    with process(save_small_model(tmp_path / "small")) as running:
-        (engine,) = children_of(running.popen.pid)
-        running.popen.kill()
-        running.popen.wait()
-        assert eventually(lambda: not is_there(engine))
+    with process(save_small_model(tmp_path / "small")) as server:
+        (engine,) = children_of(server.popen.pid)
+        server.popen.kill()
+        server.popen.wait()
+        try:
+            assert eventually(lambda: not is_there(engine))
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(engine, signal.SIGKILL)
 
 
 def test_a_signal_to_both_processes_lets_sentences_end(tmp_path: Path, model: Model) -> None:
@@ -219,10 +247,10 @@ def test_a_signal_to_both_processes_lets_sentences_end(tmp_path: Path, model: Mo
             assert await talk.code() == 1012
             assert talk.text == piped(model, words)
 
-    with process(save_small_model(tmp_path / "small")) as running:
-        pids = children_of(running.popen.pid)
-        asyncio.run(run(running.url, [*pids, running.popen.pid]))
-        assert running.popen.wait(timeout=90) == -signal.SIGTERM
+    with process(save_small_model(tmp_path / "small")) as server:
+        pids = children_of(server.popen.pid)
+        asyncio.run(run(server.url, [*pids, server.popen.pid]))
+        assert server.popen.wait(timeout=90) == -signal.SIGTERM
         assert eventually(lambda: not any(map(is_there, pids)))
 
 
@@ -230,5 +258,5 @@ def test_a_port_that_is_taken_leaves_no_engine_behind(tmp_path: Path) -> None:
     """Planted bug: the server waits for an engine that waits for it."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port, folder = taken.getsockname()[1], save_small_model(tmp_path / "small")
-        with process(folder, port) as running:  # whose standard error ends with the last process
-            assert running.popen.returncode == 2
+        with process(folder, port) as server:  # whose standard error ends with the last process
+            assert server.popen.returncode == 2
