@@ -25,7 +25,9 @@ class Process:
 
     def __init__(self, folder: Path, port: int = 0, *options: str) -> None:
         command = [sys.executable, "-m", "hmt", "serve", f"xx-yy={folder}", "--port", str(port)]
-        command += ["--delay-ms", "1000000", "--drain-seconds", "30", *options]
+        command += ["--delay-ms", "1000000", "--drain-seconds", "30"]
+        command += ["--engine", "process"] if sys.platform == "linux" else []
+        command += options
         self.popen = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         self.said = ""
         assert self.popen.stderr is not None

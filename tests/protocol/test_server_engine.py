@@ -24,6 +24,7 @@ from hmt.server.channels import (
     FinishedSentence,
     HeardWord,
     Mark,
+    Opening,
     Output,
     Text,
 )
@@ -49,7 +50,8 @@ class Stage:
             self.heard.setdefault(channel, []).extend(outputs)
 
     def open(self, **options: Any) -> Channel:
-        channel = self.conductor.open(self.conductor.model.knobs(), lambda outputs: None, **options)
+        opening = Opening(self.conductor.model.knobs(), **options)
+        channel = self.conductor.open(opening, lambda outputs: None)
         self.heard[channel] = []
         return channel
 
@@ -166,7 +168,8 @@ def test_words_that_wait_are_dropped_unread(model: Model) -> None:
     channel = stage.open()
     channel.put([HeardWord(word, None, 0.0) for word in ("Nolu", "ka.", "Besi", "tarum.")])
     stage.step()
-    assert channel.skip() == 3
+    assert channel.queued == 3
+    channel.skip()
     channel.put([Mark("end")])
     stage.run(channel)
     assert not any(isinstance(output, FinishedSentence) for output in stage.heard[channel])
@@ -204,21 +207,23 @@ def test_text_to_translate_waits_for_who_is_live(model: Model) -> None:
     assert len({stage.text(channel) for channel in (*live, *batch)}) == 1
 
 
-def test_slots_grow_and_come_back(model: Model) -> None:
+def test_slots_grow_and_come_back(model: Model, monkeypatch: Any) -> None:
     """Planted bug: slots are never given back."""
+    few = 64
+    monkeypatch.setattr("hmt.server.conductor.FIRST_SLOTS", few)
     stage = Stage(model)
-    channels = [stage.open() for _ in range(5 * FIRST_SLOTS)]
+    channels = [stage.open() for _ in range(5 * few)]
     for channel in channels:
         channel.put([HeardWord(word, None, 0.0) for word in ("nolu", "ka", "besi")])
     for _ in range(20):
         stage.step()
     engine = stage.conductor.engine
-    assert engine.slots == 8 * FIRST_SLOTS
+    assert engine.slots == 8 * few
     for channel in channels:
-        stage.conductor.close(channel)
+        channel.close()
     stage.step()
     stage.conductor._tidy()
-    assert engine.slots == len(engine.free) == FIRST_SLOTS
+    assert engine.slots == len(engine.free) == few
     assert not stage.conductor._channels
 
 
@@ -234,7 +239,7 @@ def test_memory_of_slots_that_were_used_comes_back(model: Model) -> None:
     stage.conductor._tidy()
     assert stage.conductor.engine.caches is caches
     for channel in channels[1:]:
-        stage.conductor.close(channel)
+        channel.close()
     stage.step()
     stage.conductor._tidy()
     assert stage.conductor.engine.caches is not caches
@@ -292,7 +297,7 @@ def test_the_engine_s_thread_survives_a_failure_and_gives_up_after_many(
     monkeypatch.setattr("hmt.server.conductor.TIDY_SECONDS", 0.0)
     channel = stage.open()
     say(channel, draw(1, 12))
-    conductor.start()
+    asyncio.run(conductor.start())
     heard = stage.heard[channel]
     assert eventually(lambda: any(isinstance(output, Mark) for output in heard))
     assert stage.text(channel) == piped(model, draw(1, 12))
@@ -352,6 +357,7 @@ def test_clients_that_vanish_leave_nothing_behind(model: Model) -> None:
         asyncio.run(run(server))
         service = server.service
         conductor = service.served["xx-yy"].conductor
+        assert isinstance(conductor, Conductor)
         assert eventually(lambda: not service.sessions)
         assert eventually(lambda: not conductor._channels)
         assert len(conductor.engine.free) == conductor.engine.slots

@@ -179,5 +179,5 @@ def test_any_order_of_messages(server: Running) -> None:
     )
     conductor = server.service.served["xx-yy"].conductor
     assert eventually(
-        lambda: not server.service.sessions and len(conductor.engine.free) == conductor.engine.slots
+        lambda: not server.service.sessions and conductor.usage.free == conductor.usage.slots
     ), "a session or a slot was not given back"

@@ -345,8 +345,8 @@ def test_a_pause_ends_a_sentence_and_silence_the_session(model: Model) -> None:
     with serving(model, idle_seconds=8, heartbeat_seconds=0.3) as server:
         assert asyncio.run(run(server)) == 4408
         assert not server.service.sessions
-        engine = server.service.served["xx-yy"].conductor.engine
-        assert len(engine.free) == engine.slots
+        usage = server.service.served["xx-yy"].conductor.usage
+        assert usage.free == usage.slots
 
 
 def test_sentences_end_only_where_the_client_says_so(server: Running) -> None:

@@ -237,20 +237,29 @@ class Server:
         self._process, self.address = process, address
 
     def memory_mb(self) -> float:
-        """Memory in use; 0 where the system has no /proc."""
-        with contextlib.suppress(OSError):
-            status = Path(f"/proc/{self._process.pid}/status").read_text(encoding="ascii")
-            if found := re.search(r"VmRSS:\s+(\d+) kB", status):
-                return int(found[1]) / 1000
-        return 0.0
+        """Memory in use; 0 where the system has no /proc. What its processes share counts once."""
+        kilobytes = 0
+        for pid in self._stats():
+            with contextlib.suppress(OSError):
+                sums = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii")
+                kilobytes += sum(map(int, re.findall(r"^Pss:\s+(\d+) kB", sums, re.MULTILINE)))
+        return kilobytes / 1000
 
     def cpu_seconds(self) -> float:
         """Processor time so far; 0 where the system has no /proc."""
-        with contextlib.suppress(OSError):
-            stat = Path(f"/proc/{self._process.pid}/stat").read_text(encoding="utf-8")
-            user, system = stat.rpartition(")")[2].split()[11:13]
-            return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
-        return 0.0
+        ticks = sum(int(user) + int(system) for user, system in self._stats().values())
+        return ticks / os.sysconf("SC_CLK_TCK") if ticks else 0.0
+
+    def _stats(self) -> dict[int, tuple[str, str]]:
+        """Processor time of the server and of its engine, in ticks of the user and the system."""
+        found = {}
+        for path in Path("/proc").glob("[0-9]*/stat"):
+            with contextlib.suppress(OSError):
+                fields = path.read_text(encoding="utf-8").rpartition(")")[2].split()
+                pid, parent = int(path.parent.name), int(fields[1])
+                if self._process.pid in (pid, parent):
+                    found[pid] = fields[11], fields[12]
+        return found
 
 
 @contextlib.contextmanager

@@ -1,6 +1,5 @@
 """`hmt serve`: live translation over WebSocket, with a page, rooms and captions."""
 
-import os
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,11 +20,18 @@ MODELS_HELP = (
 MODELS = typer.Argument(None, metavar="[MODEL]...", help=MODELS_HELP)
 LANGUAGES = typer.Option(None, help="Source and target, as de:en, where a model names none.")
 TOKENS = typer.Option(None, help="File of required tokens: lines of name, SHA-256, scopes.")
+HOSTS = typer.Option([], help="Host names under which this server may be reached.")
 ORIGINS = typer.Option([], help="Origins of other web pages that may use this server.")
 READERS = typer.Option(100, min=1, max=100_000, help="Readers of rooms from one address.")
 DELAY = typer.Option(250, min=1, max=3_600_000, help="p95 delay above which no session is opened.")
 WORDS = typer.Option(20, min=1, max=10_000, help="Words per second of one session.")
 IDLE = typer.Option(600, min=1, max=31_536_000, help="Silence after which a session ends.")
+ENGINE_HELP = (
+    "Where the engine runs: a process of its own, a thread beside the connections, or auto: "
+    "a process where there are two cores."
+)
+ENGINE = typer.Option("auto", help=ENGINE_HELP)
+THREADS = typer.Option(0, min=0, max=1024, help="Cores of the engine; 0: all but one.")
 GATHER = typer.Option(0.0, min=0, max=10_000, help="Pause before a round when many are live.")
 LOG_TEXT = typer.Option(False, "--log-text", help="Log source and translation.")
 DRAIN = typer.Option(20.0, min=0, max=86_400, help="Time for open sentences on SIGTERM.")
@@ -50,9 +56,7 @@ def serve(
     token_file: Path | None = TOKENS,
     is_open: bool = typer.Option(False, "--open", help="Serve other machines without tokens."),
     allow_origin: list[str] = ORIGINS,
-    allow_host: list[str] = typer.Option(
-        [], help="Host names under which this server may be reached."
-    ),
+    allow_host: list[str] = HOSTS,
     frame_ancestors: str = typer.Option("'none'", help="Who may embed the captions view."),
     captions: Path | None = typer.Option(None, help="Folder for the captions of rooms."),
     name: str = typer.Option("a1", help="Name of this process; part of every session's id."),
@@ -66,7 +70,8 @@ def serve(
     drain_seconds: float = DRAIN,
     limit: list[str] = OTHERS,
     log_text: bool = LOG_TEXT,
-    threads: int = typer.Option(0, min=0, max=1024, help="Cores of the engine; 0: all but one."),
+    engine: str = ENGINE,
+    threads: int = THREADS,
     device: str = DEVICE,
     trust: bool = TRUST,
     int8: bool = INT8,
@@ -79,7 +84,7 @@ def serve(
       hmt serve talks=models/talks --languages de:en --host 0.0.0.0 --token-file tokens
     """
     _check_extra()
-    from hmt.server.running import run
+    from hmt.server.running import cores, run
     from hmt.server.settings import Limits, Settings
 
     limits = Limits(places, delay_ms, per_address=per_address, idle_seconds=idle_seconds)
@@ -99,15 +104,10 @@ def serve(
         gather_ms=gather_ms,
         drain_seconds=drain_seconds,
         logs_text=log_text,
+        engine=engine,
+        threads=threads or max(1, cores() - 1),
     )
-    _use_cores(threads)
-    run(settings, [_offer(text, _pair(languages), device, int8, trust) for text in models or [""]])
-
-
-def _use_cores(threads: int) -> None:
-    import torch
-
-    torch.set_num_threads(threads or max(1, (os.cpu_count() or 2) - 1))
+    run(settings, _offers(models or [""], _pair(languages), device, int8, trust))
 
 
 def _check_extra() -> None:
@@ -126,6 +126,15 @@ def _pair(text: str | None) -> tuple[str, str] | None:
     if not (source and colon and target):
         raise UserError(f"--languages was given as {text!r}; name both, as in de:en.")
     return source, target
+
+
+def _offers(
+    texts: list[str], pair: tuple[str, str] | None, device: str, int8: bool, trust: bool
+) -> list["Offer"]:
+    import torch
+
+    torch.set_num_threads(1)  # a process that has computed with several cannot be forked
+    return [_offer(text, pair, device, int8, trust) for text in texts]
 
 
 def _offer(

@@ -23,6 +23,18 @@ KEPT_ARRIVALS = 1000
 
 
 @dataclass(frozen=True)
+class Opening:
+    """How a channel begins."""
+
+    knobs: object
+    is_live: bool = True  # a speaker's, who waits for each word
+    cuts: bool = True  # whether punctuation ends sentences
+    has_detail: bool = False  # whether it reports waits and records
+    keeps_records: bool = False  # also without detail
+    starts_line: bool = True  # there is no text before the first sentence
+
+
+@dataclass(frozen=True)
 class HeardWord:
     """A word that was heard."""
 
@@ -47,6 +59,7 @@ class Turn:
     knobs: object
     changed: tuple[str, ...]
     cuts: bool
+    has_detail: bool = False
 
 
 @dataclass(frozen=True)
@@ -128,22 +141,18 @@ class Channel:
         self,
         wake: Callable[["Channel"], None],
         tokenizers: Tokenizers,
-        knobs: object,
-        deliver: Callable[[list[Output]], None],
         rules: SentenceRules,
-        *,
-        is_live: bool = True,  # a speaker's, who waits for each word
+        opening: Opening,
+        deliver: Callable[[list[Output]], None],
     ) -> None:
         self._wake, self.deliver = wake, deliver
-        self.is_live = is_live
-        self.has_detail = False  # whether it reports waits and records
-        self.keeps_records = False  # also without detail
-        self.starts_line = True  # there is no text before the first sentence
-        self._tokenizers, self._knobs, self._rules = tokenizers, knobs, rules
+        self._tokenizers, self._rules, self._opening = tokenizers, rules, opening
+        self.is_live = opening.is_live
         self.inbox: deque[Item] = deque()
         self.has_left = False
         # used by the conductor's thread only
         self.live: Live | None = None
+        self._has_detail = opening.has_detail
         self.is_going = False
         self.just_heard: list[float] = []  # arrivals of the words given in this round
         self._ending: End | None = None
@@ -159,12 +168,15 @@ class Channel:
         self.inbox.extend(items)
         self._wake(self)
 
-    def skip(self) -> int:
-        """Drop all queued items; return the number of words among them."""
-        words = sum(isinstance(item, HeardWord) for item in list(self.inbox))
+    def skip(self) -> None:
+        """Drop all queued items and the open sentence."""
         self.inbox.clear()
         self.put([Drop()])
-        return words
+
+    def close(self) -> None:
+        """Close the channel; its open sentence is dropped."""
+        self.inbox.clear()
+        self.put([Leave()])
 
     @property
     def queued(self) -> int:
@@ -182,8 +194,8 @@ class Channel:
     def prepare(self, engine: Engine, make_room: Callable[[], None]) -> list[Output]:
         """Take the next items of the inbox; return immediate answers."""
         if self.live is None:
-            self.live = Live(engine, self._tokenizers, self._knobs, self._rules)
-            self.live.starts_line = self.starts_line
+            self.live = Live(engine, self._tokenizers, self._opening.knobs, self._rules)
+            self.live.starts_line = self._opening.starts_line
         live, out = self.live, list[Output]()
         words = CATCH_UP if len(self.inbox) > BEHIND else 1
         self.just_heard = []
@@ -233,7 +245,7 @@ class Channel:
                 out.append(self._sentence(live, event))
         if written:
             out.append(self._text(written, given))
-        if self.has_detail and not self.is_going and (wait := self._wait(live)) is not None:
+        if self._has_detail and not self.is_going and (wait := self._wait(live)) is not None:
             out.append(wait)
         return out
 
@@ -264,7 +276,8 @@ class Channel:
             case End():
                 live.end(item.reason)
                 self._ending, self._ended_at = item, time.monotonic()
-            case Turn(knobs, changed, cuts):
+            case Turn(knobs, changed, cuts, has_detail):
+                self._has_detail = has_detail
                 live.rules = replace(live.rules, cuts=cuts)
                 out.append(Applied(live.set(knobs, changed)))
             case Drop():
@@ -288,7 +301,8 @@ class Channel:
         return Text(written, given, needed, last, time.monotonic())
 
     def _sentence(self, live: Live, ended: Ended) -> FinishedSentence:
-        end, record = self._ending, live.record if self.has_detail or self.keeps_records else None
+        keeps_record = self._has_detail or self._opening.keeps_records
+        end, record = self._ending, live.record if keeps_record else None
         if end is None or ended.reason != end.reason or not live.is_idle:
             return FinishedSentence(ended, ended.reason, None, record)
         self._ending = None

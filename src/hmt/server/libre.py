@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from hmt.server.access import address_of, grant_of, service_of
-from hmt.server.channels import Channel, End, Failed, HeardWord, Mark, Output, Text
+from hmt.server.channels import End, Failed, HeardWord, Mark, Opening, Output, Text
 from hmt.server.deltas import Wording
 from hmt.server.hearing import clean
 from hmt.server.messages import InvalidError, decode_as, encode
@@ -54,9 +54,8 @@ class Lines:
         self.queue: asyncio.Queue[Text | None] = asyncio.Queue()
         self.text = ""
         self.has_failed = False
-        self._served = served
         words = clean(line).split()
-        self.channel: Channel = served.conductor.open(knobs, self._take, is_live=False)
+        self.channel = served.conductor.open(Opening(knobs, is_live=False), self._take)
         if not words:
             self._finish()
             return
@@ -71,7 +70,7 @@ class Lines:
         except TimeoutError:
             raise RefusedError(503, "The server is too busy to translate this now.") from None
         finally:
-            self._served.conductor.close(self.channel)
+            self.channel.close()
         if self.has_failed:
             raise RefusedError(500, "This text could not be translated.")
         return self.text
@@ -198,7 +197,7 @@ async def _streamed(served: Served, knobs: object, text: str) -> AsyncIterator[b
                     delta.hmt.sentence = number
                     yield encode(delta) + b"\n"
         finally:
-            served.conductor.close(running.channel)
+            running.channel.close()
 
 
 async def languages(request: Request) -> Response:

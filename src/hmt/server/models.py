@@ -7,7 +7,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from hmt.errors import UserError
 from hmt.models.model import Model
-from hmt.server.conductor import Conductor
+from hmt.server.far_conductor import AnyConductor
 from hmt.server.messages import InvalidError, shortened
 from hmt.server.replies import Knob
 
@@ -47,7 +47,7 @@ class Served:
     model: Model
     source: str
     target: str
-    conductor: Conductor
+    conductor: AnyConductor
     limits_knobs: bool = True
 
     def knobs(self, chosen: Mapping[str, Knob]) -> Any:

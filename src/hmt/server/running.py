@@ -3,12 +3,15 @@
 import asyncio
 import gc
 import logging
+import os
 import signal
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from types import FrameType
 
+import torch
 import uvicorn
 
 from hmt.errors import UserError
@@ -102,6 +105,31 @@ def _open_many_files() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
+def cores() -> int:
+    """Cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):  # not on macOS and Windows
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _is_on_cpu(offer: Offer) -> bool:
+    return offer.model.system.transformers[0].output.weight.device.type == "cpu"
+
+
+def _decided(settings: Settings, offers: Sequence[Offer]) -> Settings:
+    """Settings that say where the engines run: apart from the event loop where that is possible."""
+    engine = settings.engine
+    if engine not in ("auto", "process", "thread"):
+        raise UserError(f"--engine {engine[:60]}: choose process, thread or auto.")
+    # what a graphics card or macOS's libraries have begun does not survive a fork
+    is_possible = sys.platform == "linux" and all(map(_is_on_cpu, offers))
+    if engine == "process" and not is_possible:
+        raise UserError("--engine process needs Linux and models on the CPU; leave it out.")
+    if engine == "auto":
+        engine = "process" if is_possible and cores() > 1 else "thread"
+    return replace(settings, engine=engine)
+
+
 def run(settings: Settings, offers: Sequence[Offer]) -> None:
     """Serve until a signal arrives."""
     names = [offer.name for offer in offers]
@@ -111,14 +139,17 @@ def run(settings: Settings, offers: Sequence[Offer]) -> None:
         )
     if settings.captions is not None and not settings.captions.is_dir():
         raise UserError(f"{settings.captions} is not a folder; create it or name another.")
-    service = Service(settings, offers, Tokens(settings.token_file))
+    settings, tokens = _decided(settings, offers), Tokens(settings.token_file)
+    # What is loaded stays for good: going through it for garbage held everybody up for 130 ms.
+    gc.collect()
+    gc.freeze()
+    if settings.engine == "thread" and settings.threads:
+        torch.set_num_threads(settings.threads)
+    service = Service(settings, offers, tokens)
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     logging.getLogger("uvicorn.error").addFilter(_is_ours)
     _open_many_files()
     sys.setswitchinterval(SWITCH_SECONDS)
-    # What is loaded stays for good: going through it for garbage held everybody up for 130 ms.
-    gc.collect()
-    gc.freeze()
     server = Server(configured(service), service)
     if hasattr(signal, "SIGHUP"):
         signal.signal(signal.SIGHUP, lambda *_: service.tokens.reload())

@@ -11,6 +11,8 @@ from functools import partial
 
 from hmt.models.model import Model
 from hmt.server.conductor import Batch, Conductor
+from hmt.server.engine_process import Orders
+from hmt.server.far_conductor import AnyConductor, FarConductor
 from hmt.server.limits import Guests, Visits
 from hmt.server.metrics import Metrics, RoundMetrics
 from hmt.server.models import Served
@@ -63,13 +65,20 @@ class Service:
         self._ticker: asyncio.Task[None] | None = None
 
     def _serve(self, offer: Offer) -> Served:
-        conductor = Conductor(
-            offer.model,
-            self._hand_over,
-            observer=RoundMetrics(self.metrics),
-            gather_seconds=self.settings.gather_ms / 1000,
-            max_tokens=self.limits.sentence_tokens,
-        )
+        settings, observer = self.settings, RoundMetrics(self.metrics)
+        gather_seconds, max_tokens = settings.gather_ms / 1000, self.limits.sentence_tokens
+        conductor: AnyConductor
+        if settings.engine == "process":
+            orders = Orders(gather_seconds, max_tokens, settings.threads)
+            conductor = FarConductor(offer.model, observer, orders)
+        else:
+            conductor = Conductor(
+                offer.model,
+                self._hand_over,
+                observer=observer,
+                gather_seconds=gather_seconds,
+                max_tokens=max_tokens,
+            )
         return Served(offer.name, offer.model, offer.source, offer.target, conductor)
 
     # ---- life
@@ -78,7 +87,7 @@ class Service:
         """Warm up the models and start."""
         self._loop = asyncio.get_running_loop()
         for served in self.served.values():
-            await asyncio.to_thread(served.conductor.start)
+            await served.conductor.start()
         self.is_warm = True
         self._ticker = asyncio.create_task(self._tick())
 
@@ -93,7 +102,7 @@ class Service:
             session.stop(1001, "restart")
         self.rooms.close()
         for served in self.served.values():
-            await asyncio.to_thread(served.conductor.stop)
+            await served.conductor.stop()
 
     async def drain(self) -> None:
         """Let open sentences finish, and tell clients to resume elsewhere."""
@@ -192,11 +201,11 @@ class Service:
 
     def measure(self) -> bytes:
         """The metrics, including those that are computed only on request."""
-        engines = [served.conductor.engine for served in self.served.values()]
-        free = sum(len(engine.free) for engine in engines)
+        usages = [served.conductor.usage for served in self.served.values()]
+        free = sum(usage.free for usage in usages)
         self.metrics.slots.labels("free").set(free)
-        self.metrics.slots.labels("taken").set(sum(engine.slots for engine in engines) - free)
-        self.metrics.cache_bytes.set(sum(c.bytes for engine in engines for c in engine.caches))
+        self.metrics.slots.labels("taken").set(sum(usage.slots for usage in usages) - free)
+        self.metrics.cache_bytes.set(sum(usage.cache_bytes for usage in usages))
         live = Counter(s.served.name for s in self.sessions if s.lost_at is None)
         for name in self.served:
             self.metrics.sessions.labels(name).set(live[name])

@@ -10,8 +10,9 @@ from dataclasses import replace
 from msgspec import UNSET
 
 from hmt.server import channels, messages, replies
-from hmt.server.channels import Applied, Channel, Failed, FinishedSentence, Mark, Output, Text, Wait
+from hmt.server.channels import Applied, Failed, FinishedSentence, Mark, Output, Text, Wait
 from hmt.server.deltas import Wording
+from hmt.server.far_conductor import AnyChannel
 from hmt.server.hearing import Hearing
 from hmt.server.limits import Bucket
 from hmt.server.messages import InvalidError, shortened
@@ -64,7 +65,8 @@ class LiveSession:
         self._hearing = Hearing(limits)
         self._bucket = Bucket(limits.words_per_second, limits.burst_words)
         self._wording = Wording(self.started)
-        self._channel: Channel | None = None
+        self._channel: AnyChannel | None = None
+        self._starts_line = True  # no text comes before the channel's
         self._is_open = False  # words have arrived since the last requested end
         self._rebuilt: Rebuilt | None = None  # a sentence being read again
         self._lag_reported_at = 0.0
@@ -199,13 +201,11 @@ class LiveSession:
         if audio is not UNSET and audio.output is not UNSET and audio.output.language is not UNSET:
             self.served.check_target(audio.output.language)
         asked = self.preferences.changed(event.session)
-        self.served.knobs(asked.knobs)
+        knobs = self.served.knobs(asked.knobs)
         self.preferences = asked
         names = () if change is UNSET or change.knobs is UNSET else tuple(change.knobs)
         self._hearing.mode = self.preferences.commit
-        self.channel.has_detail = self.preferences.detail
-        knobs, cuts = self.served.knobs(self.preferences.knobs), self.preferences.cuts
-        self.channel.put([channels.Turn(knobs, names, cuts)])
+        self.channel.put([channels.Turn(knobs, names, asked.cuts, asked.detail)])
 
     # ---- what comes out
 
@@ -215,16 +215,17 @@ class LiveSession:
         return 0 if self._channel is None else self._channel.queued
 
     @property
-    def channel(self) -> Channel:
+    def channel(self) -> AnyChannel:
         """The channel to the engine, opened when first needed."""
         if self._channel is None:
-            self._channel = self.served.conductor.open(
+            opening = channels.Opening(
                 self.served.knobs(self.preferences.knobs),
-                self._deliver,
-                has_detail=self.preferences.detail,
                 cuts=self.preferences.cuts,
+                has_detail=self.preferences.detail,
+                keeps_records=self.audience is not None,
+                starts_line=self._starts_line,
             )
-            self._channel.keeps_records = self.audience is not None
+            self._channel = self.served.conductor.open(opening, self._deliver)
         return self._channel
 
     def _deliver(self, outputs: list[Output]) -> None:
@@ -315,7 +316,7 @@ class LiveSession:
             return
         self.is_over = True
         if self._channel is not None:
-            self.served.conductor.close(self._channel)
+            self._channel.close()
         if self.connection is not None:
             self.connection.close(code, reason)
         self.on_over(self)
@@ -376,7 +377,7 @@ class LiveSession:
         shown = len(facts.shown.split())
         self._wording = Wording(self.started, facts.sentence, facts.offset, shown)
         self._rebuilt = Rebuilt(facts.shown) if facts.shown else None
-        self.channel.starts_line = facts.offset <= len(facts.shown)
+        self._starts_line = facts.offset <= len(facts.shown)
         if self.audience is not None:
             self.audience.begins_again(facts.sentence)
         self.outbox.put(self._resumed("rebuilt"))

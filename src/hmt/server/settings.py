@@ -76,6 +76,8 @@ class Settings:
     logs_text: bool = False
     drain_seconds: float = 20.0
     gather_ms: float = 0.0
+    engine: str = "thread"  # or "process"; "auto" until it is decided
+    threads: int = 0  # for the engine to compute with; 0: as many as PyTorch uses
     heartbeat_seconds: float = 15.0
 
     def __post_init__(self) -> None:

@@ -13,7 +13,7 @@ from msgspec import Meta, Struct
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from hmt.server.access import address_of, grant_of, has_good_origin, service_of
-from hmt.server.channels import End, Failed, HeardWord, Mark, Output, Text
+from hmt.server.channels import End, Failed, HeardWord, Mark, Opening, Output, Text
 from hmt.server.hearing import clean
 from hmt.server.limits import Bucket
 from hmt.server.messages import InvalidError, decode_as, encode
@@ -119,7 +119,7 @@ async def _converse(websocket: WebSocket, service: Service) -> None:
                 )
     finally:
         service.sidecars -= 1
-        served.conductor.close(utterance.channel)
+        utterance.channel.close()
 
 
 def _served(service: Service, init: Init) -> Served:
@@ -146,7 +146,7 @@ class Utterances:
 
     def __init__(self, served: Served, knobs: Any, prefix: str, word_characters: int) -> None:
         self._word_characters = word_characters
-        self.channel = served.conductor.open(knobs, self._deliver)
+        self.channel = served.conductor.open(Opening(knobs), self._deliver)
         self._number: int | None = None
         self._taken = 0  # words of the utterance
         self._text = ""
