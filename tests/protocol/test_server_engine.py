@@ -306,8 +306,14 @@ def test_the_engine_s_thread_survives_a_failure_and_gives_up_after_many(
     assert eventually(lambda: not conductor.is_alive)
 
 
-def test_a_reader_that_does_not_read_costs_nobody_anything(model: Model) -> None:
-    """It is cut off; meanwhile others are served. Planted bugs: an endless buffer, no timeout."""
+@pytest.mark.parametrize(("stall_seconds", "pending_bytes"), [(600, 20_000), (2, 10**9)])
+def test_a_reader_that_does_not_read_costs_nobody_anything(
+    model: Model, stall_seconds: int, pending_bytes: int
+) -> None:
+    """It is cut off, for its size or its time; meanwhile others are served.
+
+    Planted bugs: an endless buffer, no timeout.
+    """
 
     async def run(server: Running) -> None:
         narrow = socket.socket()
@@ -328,14 +334,14 @@ def test_a_reader_that_does_not_read_costs_nobody_anything(model: Model) -> None
                 await keen.until("session.input_text.accepted")
                 if session.is_over:
                     break
-            assert session.is_over and most < 20_000 + 16_384
+            assert session.is_over and most < pending_bytes + 16_384
             await keen.finish()
             heard = [done["hmt"]["source"] for done in keen.of("session.output_transcript.done")]
             assert set(" ".join(heard).split()) == {"besi"}
             lazy.transport.abort()
 
     unlimited = {"words_per_second": 10_000, "burst_words": 10_000}
-    limits = {"stall_seconds": 2, "pending_bytes": 20_000}
+    limits = {"stall_seconds": stall_seconds, "pending_bytes": pending_bytes}
     with serving(model, send_bytes=4096, **unlimited, **limits) as server:
         asyncio.run(run(server))
 

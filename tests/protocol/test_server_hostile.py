@@ -348,6 +348,10 @@ def test_readers_of_growing_captions_count_and_leave(model: Model) -> None:
             async with connect(f"{rooms}/aula") as reader:
                 assert json.loads(await reader.recv())["event"] == "snapshot"
                 await reader.send("not asked for")
+                await (await reader.ping())  # the server has seen what came before
+                await talk.append("Besi. ")
+                await talk.until("session.output_transcript.done")
+                assert json.loads(await reader.recv())["event"] == "delta", "it reads on"
                 assert server.service.rooms.listeners == 1
                 reader.transport.abort()
             await until(lambda: not server.service.rooms.listeners)
