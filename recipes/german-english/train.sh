@@ -37,4 +37,4 @@ all_new onward $runs/shipped-before $runs/onward-multipath
 "$hmt" train "$here/onward-hmt.toml"
 mean after-onward $runs/onward-hmt --last 3
 mean shipped $runs/onward $runs/after-onward
-"$hmt" segmenter $runs/shipped --updates 4500 --text $runs/text/everyday.de --text $runs/text/debates.de --valid $runs/text/valid.de
+"$hmt" segmenter $runs/shipped --updates 6600 --text $runs/text/everyday.de --text $runs/text/debates.de --valid $runs/text/valid.de
