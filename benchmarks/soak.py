@@ -4,6 +4,11 @@
 
 First running text through the model that ships, with and without punctuation, then words that a
 small random model never ends. The last line of output is JSON.
+
+    python benchmarks/soak.py --words 90000 --text train.de.gz
+
+Ten hours of real speech instead: the lines of a file in lower case and without punctuation, in
+talks of half an hour.
 """
 
 import argparse
@@ -22,9 +27,12 @@ from hmt.bench.setting import Row
 from hmt.models.model import Model, load
 from hmt.streaming.session import Session
 from hmt.systems import build
+from hmt.text.lines import open_lines
+from hmt.text.spoken import unpunctuated
 
 DIMS = {"width": 32, "ffn": 32, "heads": 2, "encoder_layers": 1, "decoder_layers": 1}
 GROWTH_MB, SLOWER = 20.0, 1.25  # what the last words may cost beyond earlier ones
+TALK_WORDS = 4500  # half an hour at 2.5 words per second
 
 
 def measure(words: int) -> Iterator[Row]:
@@ -42,6 +50,18 @@ def measure(words: int) -> Iterator[Row]:
     yield from soak(endless.session(), text, f"soak, {words} words without an end, random weights")
 
 
+def measure_speech(path: Path, words: int) -> Iterator[Row]:
+    """The text of a file as a recogniser prints it."""
+    text: list[str] = []
+    with open_lines(path) as file:
+        while len(text) < words and (line := file.readline()):
+            text += unpunctuated(line.decode("utf-8")).split()
+    if len(text) < words:
+        raise SystemExit(f"{path} has {len(text)} words; give --words {len(text)} or fewer.")
+    name = f"soak, {words} words of speech"
+    yield from soak(load().session(), text[:words], name, talk=TALK_WORDS)
+
+
 def running_text(model: Model, words: int) -> Iterator[str]:
     """Random words of the source vocabulary, with a full stop after 5 to 30 of them."""
     draw, left = random.Random(1), 0
@@ -51,16 +71,19 @@ def running_text(model: Model, words: int) -> Iterator[str]:
         yield draw.choice(known) + ("" if left else ".")
 
 
-def soak(session: Session, words: Sequence[str], name: str) -> Iterator[Row]:
+def soak(session: Session, words: Sequence[str], name: str, talk: int = 0) -> Iterator[Row]:
     """Memory after a tenth, a half and all of the words; CPU time per word, second and last tenth.
 
-    In the first tenth of an endless sentence nothing may have to be cut yet.
+    In the first tenth of an endless sentence nothing may have to be cut yet.  A `talk` has so many
+    words; 0 is one without end.
     """
     tenth, memory, seconds = max(1, len(words) // 10), {}, []
     marks = (tenth, len(words) // 2, len(words))
     for n, word in enumerate(words, 1):
         start = time.process_time()
         session.push(word)
+        if talk and n % talk == 0:
+            session.finish()
         seconds.append(time.process_time() - start)
         if n in marks:
             memory[n] = resident_mb()
@@ -111,7 +134,13 @@ def main() -> None:
     parser.add_argument(
         "--threads", type=count, default=2, help="threads to compute with (default: 2)"
     )
-    run(lambda options: measure(options.words), parser.parse_args())
+    parser.add_argument("--text", type=Path, help="sentences to speak, plain or .gz")
+    run(
+        lambda options: (
+            measure_speech(options.text, options.words) if options.text else measure(options.words)
+        ),
+        parser.parse_args(),
+    )
 
 
 def at_least_ten(text: str) -> int:

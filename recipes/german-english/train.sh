@@ -41,5 +41,7 @@ mean shipped-onward $runs/onward $runs/after-onward
 all_new wide $runs/shipped-onward $runs/wide-multipath
 "$hmt" train "$here/wide-hmt.toml"
 mean after-wide $runs/wide-hmt --last 3
-mean shipped $runs/shipped-onward $runs/wide $runs/after-wide
-"$hmt" segmenter $runs/shipped --updates 4500 --text $runs/text/everyday.de --text $runs/text/debates.de --valid $runs/text/valid.de
+mean half-multipath $runs/shipped-onward $runs/wide
+mean half-hmt $runs/shipped-onward $runs/after-wide
+mean shipped $runs/half-hmt $runs/half-multipath
+"$hmt" segmenter $runs/shipped --updates 6600 --text $runs/text/everyday.de --text $runs/text/debates.de --valid $runs/text/valid.de

@@ -7,7 +7,7 @@ import torch
 from lively import lively_hmt
 from torch import Tensor
 
-from hmt.model.segmenter import Casing, Heard, Segmenter
+from hmt.model.segmenter import OPINIONS, Casing, Heard, Segmenter
 from hmt.models.model import Model
 from hmt.streaming.events import Ended
 from hmt.streaming.session import Session
@@ -24,9 +24,9 @@ class KnowsOpeners(Segmenter):
         super().__init__(tokenizer.size, 2, 2)
         self.opening = [tokenizer.encode(word) for word in OPENERS]
 
-    def hear(self, tokens: Sequence[int], memory: Tensor | None) -> tuple[Heard, Heard, Tensor]:
+    def hear(self, tokens: Sequence[int], memory: Tensor | None) -> tuple[list[Heard], Tensor]:
         heard = Heard(float(list(tokens) in self.opening), 0.0, 0.0, Casing.SMALL)
-        return heard, heard, torch.zeros(1)
+        return [heard] * OPINIONS, torch.zeros(1)
 
 
 class KnowsWriting(KnowsOpeners):
@@ -36,13 +36,13 @@ class KnowsWriting(KnowsOpeners):
         super().__init__(tokenizer)
         self.spelled = {tuple(tokenizer.encode(word)): word for word in WORDS}
 
-    def hear(self, tokens: Sequence[int], memory: Tensor | None) -> tuple[Heard, Heard, Tensor]:
-        heard, before, memory = super().hear(tokens, memory)
+    def hear(self, tokens: Sequence[int], memory: Tensor | None) -> tuple[list[Heard], Tensor]:
+        (heard, *before), memory = super().hear(tokens, memory)
         word = self.spelled[tuple(tokens)]
         casings = {"ka": Casing.CAPITALISED, "lim": Casing.CAPITALS}
         casing = casings.get(word, Casing.SMALL)
         comma, question = float(word == "besi"), float(word == "lim")
-        return Heard(heard.border, comma, question, casing), before, memory
+        return [Heard(heard.border, comma, question, casing), *before], memory
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,16 @@ import torch
 from torch import Tensor
 
 from hmt.errors import UserError
-from hmt.model.segmenter import BORDER, CASING, COMMA, OUTPUTS, QUESTION, Casing, Segmenter
+from hmt.model.segmenter import (
+    BORDER,
+    CASING,
+    COMMA,
+    OPINIONS,
+    OUTPUTS,
+    QUESTION,
+    Casing,
+    Segmenter,
+)
 from hmt.text.spoken import spoken_tokens
 from hmt.text.tokenizer import Tokenizer, train_bpe, word_tokenizer
 from hmt.training.segmenter import (
@@ -52,9 +61,9 @@ def test_words_one_by_one_are_words_all_at_once() -> None:
     expected = segmenter(tokens, torch.tensor([[0, 2, 3, 6, 7]]))[0].detach()
     memory, found = None, []
     for word in words:
-        *opinions, memory = segmenter.hear(word, memory)
+        opinions, memory = segmenter.hear(word, memory)
         found.append([[h.border, h.comma, h.question, h.casing] for h in opinions])
-    for n in range(2):  # of the word itself, of the word before
+    for n in range(OPINIONS):  # of the word itself, of those before
         logits = expected[:, n * OUTPUTS : (n + 1) * OUTPUTS]
         probabilities = logits[:, :CASING].sigmoid()
         for row, expected_row in zip(found, probabilities.tolist(), strict=True):
@@ -69,8 +78,8 @@ def test_a_word_that_is_surely_no_border_is_no_error() -> None:
     segmenter = Segmenter(4, width=2, memory=2)
     with torch.no_grad():
         segmenter.outputs.bias.fill_(-1e4)
-    heard, before, _ = segmenter.hear([1], None)
-    assert (heard.border, before.border) == (0.0, 0.0)
+    opinions, _ = segmenter.hear([1], None)
+    assert [heard.border for heard in opinions] == [0.0] * OPINIONS
 
 
 def test_a_word_is_heard_without_capitals_and_marks() -> None:
@@ -98,8 +107,11 @@ def test_a_talk_marks_what_was_written(text: Path, tokenizer: Tokenizer) -> None
     small, title, capitals = Casing
     expected = [x, title, x, small, title, capitals, small, small]
     assert talk.labels[CASING].tolist() == expected
-    assert talk.labels[KINDS:, 1:].tolist() == talk.labels[:KINDS, :-1].tolist()
-    assert (talk.labels[KINDS:, 0] == x).all(), "before the first word there is none"
+    for n in range(1, OPINIONS):  # of the words before
+        later = talk.labels[n * KINDS : (n + 1) * KINDS]
+        assert later[:, n:].tolist() == talk.labels[:KINDS, :-n].tolist()
+        assert (later[:, :n] == x).all(), "before the first word there is none"
+    assert sentences.talk([LINES.index("Wir.")]).labels.shape == (OPINIONS * KINDS, 1)
     assert talk.first(3).labels[BORDER].tolist() == [x, 0, 1]
     assert talk.first(3).tokens.tolist() == talk.tokens[:3].tolist()
     cut = sentences.talk([long, short], skipped=3)
@@ -109,17 +121,26 @@ def test_a_talk_marks_what_was_written(text: Path, tokenizer: Tokenizer) -> None
     assert cut.labels[QUESTION].tolist() == [x, x, 1, x, 0]
 
 
+def test_a_line_of_two_sentences_has_a_border(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    """Planted bug: a line is a sentence. Then real ends of sentences count as none."""
+    path = tmp_path / "lines"
+    path.write_text("Wir ka. Sie Nolu? „Ihr ka!“ – ihr pelo\nWir Dr. ka ?\n", encoding="utf-8")
+    sentences = read_sentences(path, tokenizer)
+    assert [sentences.length(n) for n in range(len(sentences))] == [2, 2, 2, 2, 3]
+    assert sentences.questions.tolist() == [0, 1, 0, 0, 1]
+
+
 def test_what_is_unknown_is_not_learned() -> None:
-    logits = torch.randn(2, 3, 2 * OUTPUTS, generator=torch.Generator().manual_seed(1))
-    labels = torch.full((2 * KINDS, 2, 3), UNKNOWN)
+    logits = torch.randn(2, 3, OPINIONS * OUTPUTS, generator=torch.Generator().manual_seed(1))
+    labels = torch.full((OPINIONS * KINDS, 2, 3), UNKNOWN)
     labels[:KINDS, 0, 0] = torch.tensor([1, 0, 1, 2])
-    labels[KINDS:, 0, 0] = torch.tensor([0, UNKNOWN, 1, 1])
+    labels[-KINDS:, 0, 0] = torch.tensor([0, UNKNOWN, 1, 1])
     one = segmenter_loss(logits, labels)
     logits[1], logits[0, 1:] = 7.0, -7.0
     assert torch.equal(segmenter_loss(logits, labels), one)
-    p, q = logits[0, 0, :3].sigmoid(), logits[0, 0, OUTPUTS : OUTPUTS + 3].sigmoid()
+    p, q = logits[0, 0, :3].sigmoid(), logits[0, 0, -OUTPUTS:][:3].sigmoid()
     now = p[0].log() + (1 - p[1]).log() + p[2].log() + logits[0, 0, 3:OUTPUTS].log_softmax(0)[2]
-    later = (1 - q[0]).log() + q[2].log() + logits[0, 0, OUTPUTS + 3 :].log_softmax(0)[1]
+    later = (1 - q[0]).log() + q[2].log() + logits[0, 0, 3 - OUTPUTS :].log_softmax(0)[1]
     torch.testing.assert_close(one, -(now + later))
 
 
@@ -140,30 +161,36 @@ def test_it_learns_how_text_is_written_and_the_same_each_time(
         assert torch.equal(weights, second.state_dict()[name]), name
 
 
-class NeedsTheNextWord(Segmenter):
-    """Of every word but one it is unsure, until the next one comes; then it is right."""
+class NeedsTheNextWords(Segmenter):
+    """Of every word but one it is unsure, until the next one comes, or two; then it is right."""
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
+    def __init__(self, tokenizer: Tokenizer, second: float) -> None:
         super().__init__(tokenizer.size)
         self.openers = torch.tensor([tokenizer.encode(word)[0] for word in OPENERS])
         self.sure = tokenizer.encode("nolu")[0]
+        self.second = second  # how sure it is with one word more
 
     def forward(self, tokens: Tensor, starts: Tensor) -> Tensor:
-        opens = torch.isin(tokens, self.openers)
-        logits = torch.zeros(1, len(tokens), 2 * OUTPUTS)
+        right = torch.where(torch.isin(tokens, self.openers), 9.0, -9.0)
+        logits = torch.zeros(1, len(tokens), OPINIONS * OUTPUTS)
         logits[0, tokens == self.sure, BORDER] = -9.0
-        logits[0, 1:, OUTPUTS + BORDER] = torch.where(opens[:-1], 9.0, -9.0)
+        logits[0, 1:, OUTPUTS + BORDER] = right[:-1] * self.second
+        logits[0, 2:, 2 * OUTPUTS + BORDER] = right[:-2]
         return logits
 
 
-def test_words_of_which_it_is_unsure_wait_for_the_next(text: Path, tokenizer: Tokenizer) -> None:
+@pytest.mark.parametrize("second", [1.0, 0.0])
+def test_words_of_which_it_is_unsure_wait_for_the_next(
+    text: Path, tokenizer: Tokenizer, second: float
+) -> None:
     """Planted bug: the first opinion counts."""
     sentences = read_sentences(text, tokenizer)
-    found = examine(NeedsTheNextWord(tokenizer), sentences)
+    found = examine(NeedsTheNextWords(tokenizer, second), sentences)
     assert (found.precision, found.recall) == (1.0, 1.0)
     words = [word for line in LINES for word in line.split()[1:]]
     waiting = sum(word.strip(".?") != "Nolu" for word in words) + len(LINES)
     assert found.waiting == pytest.approx(waiting / (len(words) + 2 * len(LINES)))
+    assert found.waiting_on == (0.0 if second else found.waiting)
 
 
 def test_one_sentence_has_no_border(tmp_path: Path, tokenizer: Tokenizer) -> None:

@@ -207,6 +207,16 @@ def test_a_long_stream_is_soaked() -> None:
     assert 200 / 31 < sum(word.endswith(".") for word in text) < 200 / 4
 
 
+def test_speech_is_soaked(tmp_path: Path) -> None:
+    from soak import measure_speech
+
+    text = tmp_path / "lines"
+    text.write_text("Wir haben Zeit.\nDas ist gut, oder?\n" * 10, encoding="utf-8")
+    assert [row["unit"] for row in measure_speech(text, 60)] == ["MB", "x"]
+    with pytest.raises(SystemExit, match="has 70 words"):
+        list(measure_speech(text, 71))
+
+
 def test_preparation_is_measured() -> None:
     from prepare import measure
 

@@ -14,7 +14,7 @@ logger = logging.getLogger(__name__)
 def segmenter(
     model: Path = typer.Argument(..., metavar="MODEL", help="Model directory to add it to."),
     text: list[Path] = typer.Option(
-        ..., help="Source sentences, one per line, plain or .gz; may be given several times."
+        ..., help="Lines of written source text, plain or .gz; may be given several times."
     ),
     valid: list[Path] = typer.Option(
         [], help="Source sentences to test it on; may be given several times."
@@ -27,9 +27,9 @@ def segmenter(
 
     Speech recognisers often give no capitals and no punctuation. This small network hears the words
     before the model does, finds the word that begins a sentence, and adds capitals, commas and end
-    marks for the model. A word of which it is not sure waits for the next one. It is stored in the
-    model directory, and every session uses it for sentences that do not begin with a capital
-    letter. The text must be written with all of these.
+    marks for the model. A word of which it is not sure waits for the next one, or for two. It is
+    stored in the model directory, and every session uses it for sentences that do not begin with a
+    capital letter. The text must be written with all of these.
 
     \b
     Example:
@@ -53,10 +53,11 @@ def segmenter(
         found = examine(made, sentences)
         logger.info(
             "%s: %.1f%% of the borders found, %.1f%% of those found are right, %.1f%% of the words "
-            "wait for the next one; %.1f%% of the commas found, %.1f%% of those found are right; "
-            "%.1f%% of the words cased right, %.1f%% of the end marks right.",
+            "wait for the next one, %.1f%% for two; %.1f%% of the commas found, %.1f%% of those "
+            "found are right; %.1f%% of the words cased right, %.1f%% of the end marks right.",
             path,
-            *(100 * share for share in (found.recall, found.precision, found.waiting)),
+            *(100 * share for share in (found.recall, found.precision)),
+            *(100 * share for share in (found.waiting, found.waiting_on)),
             *(100 * share for share in (found.comma_recall, found.comma_precision)),
             *(100 * share for share in (found.casing, found.questions)),
         )

@@ -5,8 +5,8 @@ Shapes: B talks, W words, T tokens.
 A translation model notices too late that a sentence is over: by then it has read the next words and
 blended them in.  And it was trained on written text: without capitals and commas it understands
 less.  This network decides both before a word is given to the model, from the words up to and
-including that one, so it costs no delay.  Where a border is uncertain, the word after tells more:
-each word heard also gives a second opinion of the one before.
+including that one, so it costs no delay.  Where a border is uncertain, the next words tell more:
+each word heard also gives a second opinion of the one before, and a third of the one before that.
 """
 
 import math
@@ -37,9 +37,12 @@ class Heard:
 
 
 # What the outputs are: a logit each for the three probabilities, then one for each casing; and the
-# same once more for the word before.
+# same again for the word before, and for the one before that.
 BORDER, COMMA, QUESTION, CASING = range(4)
 OUTPUTS = CASING + len(Casing)
+OPINIONS = 3  # of each word: as it is heard, and with each of the next two
+# Shares that are dropped while it learns: everyday text is small, and is heard many times.
+DROPPED_INPUTS, DROPPED_MEMORY = 0.1, 0.2
 
 
 class Segmenter(nn.Module):
@@ -50,22 +53,23 @@ class Segmenter(nn.Module):
         self.words = nn.EmbeddingBag(vocabulary, width, mode="sum")
         nn.init.normal_(self.words.weight, std=0.1)
         self.memory = nn.GRU(width, memory, batch_first=True)
-        self.outputs = nn.Linear(memory, 2 * OUTPUTS)
+        self.outputs = nn.Linear(memory, OPINIONS * OUTPUTS)
 
     def forward(self, tokens: Tensor, starts: Tensor) -> Tensor:
-        """Logits for each word, and for the one before it. (B, W, 2 OUTPUTS)
+        """Logits for each word, and for those before it. (B, W, OPINIONS OUTPUTS)
 
         `tokens` (T,) are those of all talks one after the other, `starts` (B, W) the first of each
         word; where a word starts with the next one it has no tokens, as after the end of a talk.
         """
         vectors = self.words(tokens, starts.flatten())
+        vectors = nn.functional.dropout(vectors, DROPPED_INPUTS, self.training)
         heard, _ = self.memory(vectors.view(*starts.shape, -1))  # (B, W, memory)
-        logits: Tensor = self.outputs(heard)
+        logits: Tensor = self.outputs(nn.functional.dropout(heard, DROPPED_MEMORY, self.training))
         return logits
 
     @torch.inference_mode()
-    def hear(self, tokens: Sequence[int], memory: Tensor | None) -> tuple[Heard, Heard, Tensor]:
-        """Hear one word of a talk. -> how it, and the word before, would be written; new memory"""
+    def hear(self, tokens: Sequence[int], memory: Tensor | None) -> tuple[list[Heard], Tensor]:
+        """Hear one word of a talk. -> how it, and those before, would be written; new memory"""
         vector = self.words.weight[list(tokens)].sum(0, keepdim=True)
         gru = self.memory
         if memory is None:
@@ -73,7 +77,7 @@ class Segmenter(nn.Module):
         # one cell instead of the layer takes a bit more than half of the time
         memory = torch.gru_cell(vector, memory, *gru.all_weights[0])
         logits = self.outputs(memory)[0].tolist()
-        return _heard(logits[:OUTPUTS]), _heard(logits[OUTPUTS:]), memory
+        return [_heard(logits[n : n + OUTPUTS]) for n in range(0, len(logits), OUTPUTS)], memory
 
 
 def _heard(logits: list[float]) -> Heard:

@@ -17,7 +17,7 @@ from typing import Any
 from hmt.errors import UserError
 from hmt.files import link, write_atomically
 from hmt.limits import DIMS
-from hmt.model.segmenter import OUTPUTS, Segmenter
+from hmt.model.segmenter import OPINIONS, OUTPUTS, Segmenter
 from hmt.models.outline import outline, unallocated
 from hmt.models.weights import (
     check_fit,
@@ -192,9 +192,9 @@ def load_segmenter(directory: Path, vocabulary: int) -> Segmenter | None:
         raise UserError(
             f"{path} does not hold a segmenter; remove it, or train another with `hmt segmenter`."
         )
-    if shapes["outputs.weight"][0] != 2 * OUTPUTS:
+    if shapes["outputs.weight"][0] != OPINIONS * OUTPUTS:
         raise UserError(
-            f"{path} is of an older version, which decided without the next word; remove it, or "
+            f"{path} is of an older version, which decided without the next words; remove it, or "
             "train another with `hmt segmenter`."
         )
     with unallocated():

@@ -97,7 +97,7 @@ class Live:
 
     @property
     def is_idle(self) -> bool:
-        """Whether everything heard has been given to the model, but for a word that waits."""
+        """Whether everything heard has been given to the model, but for words that wait."""
         return not self._heard
 
     @property
@@ -183,8 +183,8 @@ class Live:
 
     def _end(self, sentence: OpenSentence, end: End) -> None:
         left = sentence.release()
-        if sentence.end_reason:  # before the word that waited, or with it
-            self._heard.extendleft([end, *left])
+        if sentence.end_reason:  # before a word that waited, or with it
+            self._heard.extendleft([end, *reversed(left)])
         else:
             sentence.end_source(end.reason)
 

@@ -11,8 +11,9 @@ from hmt.text.spoken import spoken_tokens
 from hmt.text.symbols import UNK
 from hmt.text.tokenizer import Tokenizer
 
-# Probabilities of a border from which a word waits for the next one, and from which it need not.
-LEAST_UNSURE, LEAST_SURE = 0.1, 0.9
+# Between these probabilities of a border a word waits for the next one; then for one more, if the
+# second opinion lies between the second two.
+UNSURE = ((0.1, 0.9), (0.2, 0.8))
 LEAST_BORDER = 0.5  # of a border that ends a sentence, where a decision is due
 LONGEST_WORD = 16  # tokens; what is longer is no word, and has no capital to restore
 LEAST_MARK = 0.5  # probability of a comma or a question mark that the model is given
@@ -42,17 +43,20 @@ class Segmentation:
         """Whether it decides where this sentence ends."""
         return self._memory is not None and not self._is_written
 
-    def hear(self, word: str) -> tuple[Heard | None, Heard | None]:
-        """How the next word would be written, and the one before now that this one is known."""
+    def hear(self, word: str) -> list[Heard]:
+        """How the next word would be written, and those before it now that this one is known.
+
+        The list is empty where there is no opinion.
+        """
         if self._is_written or not (tokens := spoken_tokens(self._tokenizer, word)):
-            return None, None
+            return []
         is_first = self._memory is None
         if is_first and word.lstrip(OPENING)[:1].isupper():
             self._is_written = True
-            return None, None
-        heard, before, self._memory = self._segmenter.hear(tokens, self._memory)
+            return []
+        opinions, self._memory = self._segmenter.hear(tokens, self._memory)
         # nothing ends before the very first word
-        return (replace(heard, border=0.0), None) if is_first else (heard, before)
+        return [replace(opinions[0], border=0.0)] if is_first else opinions
 
     def written(self, word: str, tokens: tuple[int, ...], heard: Heard | None) -> tuple[int, ...]:
         """Tokens of the next word of the sentence as it would be written."""
@@ -72,6 +76,14 @@ class Segmentation:
         if not self.is_listening or self._has_marks:
             return ()
         return mark_tokens(self._tokenizer, "?" if self._asks else ".")
+
+
+def is_unsure(border: float, words_since: int) -> bool:
+    """Whether a word of this border probability waits, if so many words were heard since."""
+    if words_since == len(UNSURE):
+        return False
+    low, high = UNSURE[words_since]
+    return low <= border < high
 
 
 def _cased(word: str, casing: Casing) -> str:

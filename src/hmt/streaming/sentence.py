@@ -10,7 +10,7 @@ from hmt.streaming.borders import Border, find_border
 from hmt.streaming.engine import Engine
 from hmt.streaming.record import Record
 from hmt.streaming.recording import record_of
-from hmt.streaming.segmentation import LEAST_BORDER, LEAST_SURE, LEAST_UNSURE, Segmentation
+from hmt.streaming.segmentation import LEAST_BORDER, Segmentation, is_unsure
 from hmt.systems.stream import Stream
 from hmt.text.language_pair import Tokenizers
 from hmt.text.pieces import Detokenizer
@@ -42,7 +42,8 @@ class OpenSentence:
     In running text (not `by_line`) the model is not woken for punctuation alone: marks wait for the
     first word, and a sentence of nothing but marks is not translated.  Where it `cuts`, punctuation
     ends the sentence, and so does a word that the segmentation takes for the first of another.  If
-    it is not sure of that, the word waits for the next one, or for the end that the caller reports.
+    it is not sure of that, the word waits for the next one, seldom two, or for the end that the
+    caller reports.
     """
 
     def __init__(
@@ -58,7 +59,7 @@ class OpenSentence:
         self.engine, self.stream, self.tokenizers = engine, stream, tokenizers
         self.by_line, self.cuts = by_line, cuts
         self._segmentation = segmentation
-        self._waiting: tuple[Word, Heard] | None = None
+        self._waiting: list[tuple[Word, Heard]] = []  # and the latest opinions of them
         self.words: list[Word] = []
         self.text = ""  # written so far
         self.end_reason = ""  # why its source ended, once it has
@@ -80,47 +81,52 @@ class OpenSentence:
 
     @property
     def waiting(self) -> list[Word]:
-        """The word, if any, that may belong to this sentence or to the next."""
-        return [] if self._waiting is None else [self._waiting[0]]
+        """Words of which it is not decided yet whether they belong to this sentence."""
+        return [word for word, _ in self._waiting]
 
     def take(self, word: Word, max_tokens: int) -> list[Word]:
         """Give the stream a word, or let it wait; return the words that open the next sentence.
 
-        There are some if the sentence ends before this word, or before the one that waited for it.
+        There are some if the sentence ends before this word, or before one that waited for it.
         """
-        heard = second = None
-        if self.cuts and self._segmentation is not None:
-            heard, second = self._segmentation.hear(word.text)
-        left = self.release(second)
+        coming = sum(len(one.tokens) for one in (*self.waiting, word))
+        is_full = bool(self.words) and self.length + coming >= max_tokens
+        opinions: list[Heard] = []
+        if self.cuts and self._segmentation is not None and not is_full:
+            opinions = self._segmentation.hear(word.text)
+        if opinions:
+            later = reversed(opinions[1 : len(self._waiting) + 1])
+            self._waiting = [*zip(self.waiting, later, strict=True), (word, opinions[0])]
+            return self._settle(is_due=has_punctuation(word.text))
+        left = self.release()
+        if is_full and not self.end_reason:
+            self.end_source(events.LENGTH)
         if self.end_reason:
             return [*left, word]
-        if self.words and self.length + len(word.tokens) >= max_tokens:
-            self.end_source(events.LENGTH)
-            return [word]
-        if heard is not None and not self._promises_full_stop(len(self.words)):
-            if LEAST_UNSURE <= heard.border < LEAST_SURE and not has_punctuation(word.text):
-                self._waiting = word, heard
-                return []
-            if heard.border >= LEAST_BORDER:
-                self.end_source(events.MODEL)
-                return [word]
-        self._give(word, heard)
+        self._give(word, None)
         return []
 
-    def release(self, second: Heard | None = None) -> list[Word]:
-        """Decide about the word that waits; return it if the sentence ends before it.
+    def release(self) -> list[Word]:
+        """Decide about the words that wait; return those that open the next sentence."""
+        return self._settle(is_due=True)
 
-        The next word has given a `second` opinion; without it, the first one counts.
+    def _settle(self, is_due: bool) -> list[Word]:
+        """Give the stream the words that wait, but for those that open the next sentence.
+
+        Unless a decision `is_due`, they go on waiting from the first on of which it is unsure.
         """
-        if self._waiting is None:
-            return []
-        (word, heard), self._waiting = self._waiting, None
-        heard = second or heard
-        if heard.border >= LEAST_BORDER:
-            self.end_source(events.MODEL)
-            return [word]
-        self._give(word, heard)
-        return []
+        while self._waiting and not self.end_reason:
+            word, heard = self._waiting[0]
+            if not self._promises_full_stop(len(self.words)):
+                if not is_due and is_unsure(heard.border, len(self._waiting) - 1):
+                    return []
+                if heard.border >= LEAST_BORDER:
+                    self.end_source(events.MODEL)
+                    break
+            del self._waiting[0]
+            self._give(word, heard)
+        left, self._waiting = self.waiting, []
+        return left
 
     def _give(self, word: Word, heard: Heard | None) -> None:
         """Give the stream a word; the sentence may end with it."""
@@ -139,7 +145,7 @@ class OpenSentence:
             self.end_source(events.PUNCTUATION if ends_sentence(word.text) else events.LENGTH)
 
     def end_source(self, reason: str) -> None:
-        """No more words; none may be waiting."""
+        """No more words; those that wait belong to the next sentence."""
         self.end_reason = reason
         if self._segmentation is not None and reason != events.LENGTH:
             self._held += self._segmentation.end_mark()

@@ -3,7 +3,7 @@
 Shapes: B talks, W words, T tokens.
 
 A session forgets what it has heard where a sentence begins, so most examples are one sentence and
-the first two words of another; some are two, because a border may be missed, and some begin within
+the first words of another; some are two, because a border may be missed, and some begin within
 a sentence, because it may have been cut.  Half of the examples follow the order of their file; the
 other half draw each sentence from anywhere in it, because many files are sorted.
 """
@@ -20,10 +20,19 @@ import torch
 from torch import Tensor, nn
 
 from hmt.errors import UserError
-from hmt.model.segmenter import BORDER, CASING, COMMA, OUTPUTS, QUESTION, Casing, Segmenter
-from hmt.streaming.segmentation import LEAST_BORDER, LEAST_MARK, LEAST_SURE, LEAST_UNSURE
+from hmt.model.segmenter import (
+    BORDER,
+    CASING,
+    COMMA,
+    OPINIONS,
+    OUTPUTS,
+    QUESTION,
+    Casing,
+    Segmenter,
+)
+from hmt.streaming.segmentation import LEAST_BORDER, LEAST_MARK, UNSURE
 from hmt.text.lines import open_lines, scan
-from hmt.text.sentences import CLOSING, OPENING
+from hmt.text.sentences import CLOSING, OPENING, ends_sentence
 from hmt.text.spoken import spoken_tokens
 from hmt.text.tokenizer import Tokenizer
 
@@ -69,14 +78,15 @@ class Sentences:
         lengths = self.word_starts[words + 1] - self.word_starts[words]
         ends = np.cumsum(lengths)
         where = np.arange(ends[-1]) + np.repeat(self.word_starts[words] - (ends - lengths), lengths)
-        labels = np.full((2 * KINDS, len(words)), UNKNOWN)
+        labels = np.full((OPINIONS * KINDS, len(words)), UNKNOWN)
         labels[BORDER] = is_first
         labels[BORDER, 0] = UNKNOWN  # nothing ends before the very first word
         # a first word has a capital and no comma before it, whatever it is
         labels[COMMA] = np.where(is_first, UNKNOWN, np.roll(self.commas[words], 1))
         labels[QUESTION] = np.where(is_last, questions, UNKNOWN)
         labels[CASING] = np.where(is_first, UNKNOWN, self.casings[words])
-        labels[KINDS:, 1:] = labels[:KINDS, :-1]
+        for n in range(1, OPINIONS):
+            labels[n * KINDS : (n + 1) * KINDS, n:] = labels[:KINDS, : max(0, len(words) - n)]
         return Talk(self.tokens[where], ends - lengths, labels)
 
 
@@ -86,7 +96,7 @@ class Talk:
 
     tokens: np.ndarray  # (T,)
     starts: np.ndarray  # first token of each word (W,)
-    # (2 KINDS, W): border, comma, question and casing of each word, then of the word before it
+    # (OPINIONS KINDS, W): border, comma, question and casing of each word, then of those before it
     labels: np.ndarray
 
     def first(self, words: int) -> "Talk":
@@ -98,26 +108,35 @@ class Talk:
 
 
 def read_sentences(path: Path, tokenizer: Tokenizer) -> Sentences:
-    """The sentences of a text file, one per line; empty ones are left out."""
+    """The sentences of a text file: those of each line, as punctuation divides it."""
     scan(path)
-    known: dict[str, tuple[list[int], int, bool]] = {}
+    known: dict[str, tuple[list[int], int, bool, bool]] = {}
     tokens, word_starts, starts = array("i"), array("q", [0]), array("q", [0])
     casings, commas, questions = array("b"), array("b"), array("b")
+
+    def end(asks: bool) -> None:
+        if len(word_starts) - 1 > starts[-1]:
+            starts.append(len(word_starts) - 1)
+            questions.append(asks)
+
     with open_lines(path) as file:
         for line in file:
-            text = line.decode("utf-8")
-            for word in text.split():
+            for word in line.decode("utf-8").split():
                 if word not in known:
-                    known[word] = (spoken_tokens(tokenizer, word), *_written(word))
-                spoken, casing, has_comma = known[word]
+                    known[word] = (
+                        spoken_tokens(tokenizer, word),
+                        *_written(word),
+                        ends_sentence(word),
+                    )
+                spoken, casing, has_comma, ends = known[word]
                 if spoken:
                     tokens.extend(spoken)
                     word_starts.append(len(tokens))
                     casings.append(casing)
                     commas.append(has_comma)
-            if len(word_starts) - 1 > starts[-1]:
-                starts.append(len(word_starts) - 1)
-                questions.append(text.rstrip().rstrip(CLOSING).endswith("?"))
+                if ends:
+                    end(asks=word.rstrip(CLOSING).endswith("?"))
+            end(asks=False)
     if len(starts) < 3:
         raise UserError(f"{path} holds fewer than two sentences: there is no border to learn.")
     counts = map(np.array, (tokens, word_starts, starts, casings, commas, questions))
@@ -164,10 +183,13 @@ def train_segmenter(
 
 
 def segmenter_loss(logits: Tensor, labels: Tensor) -> Tensor:
-    """Sum of the cross-entropies per word; `logits` (B, W, 2 OUTPUTS), `labels` (2 KINDS, B, W)."""
+    """Sum of the cross-entropies per word.
+
+    `logits` (B, W, OPINIONS OUTPUTS), `labels` (OPINIONS KINDS, B, W).
+    """
     words = (labels != UNKNOWN).any(0).sum()
-    now, later = logits.split(OUTPUTS, dim=-1)
-    return (_loss(now, labels[:KINDS]) + _loss(later, labels[KINDS:])) / words
+    parts = zip(logits.split(OUTPUTS, dim=-1), labels.split(KINDS), strict=True)
+    return torch.stack([_loss(*part) for part in parts]).sum() / words
 
 
 def _loss(logits: Tensor, labels: Tensor) -> Tensor:
@@ -206,18 +228,17 @@ def _batches(files: Sequence[Sentences], draw: random.Random) -> Iterator[list[T
 
 
 def _example(sentences: Sentences, draw: random.Random) -> Talk:
-    """One or two sentences, and two words more."""
+    """One or two sentences, and the words more that opinions of the first of them need."""
     order = _order(sentences, draw)
     length = sentences.length(order[0])
     skipped = draw.randrange(length) if draw.random() < CUT else 0
-    # the last sentence is there because the one before it may have one word only
-    heard = sum(map(sentences.length, order[:-2])) - skipped + 2
+    heard = sum(map(sentences.length, order[:-OPINIONS])) - skipped + OPINIONS
     return sentences.talk(order, skipped).first(min(heard, LONGEST))
 
 
 def _order(sentences: Sentences, draw: random.Random) -> list[int]:
-    """Numbers of one or two sentences, and of the two of which the first words are heard."""
-    count = 4 if draw.random() < MISSED else 3
+    """Numbers of one or two sentences, and of those that begin behind them, of one word maybe."""
+    count = OPINIONS + (2 if draw.random() < MISSED else 1)
     if draw.random() < 0.5:
         first = draw.randrange(len(sentences))
         return [(first + n) % len(sentences) for n in range(count)]
@@ -225,10 +246,10 @@ def _order(sentences: Sentences, draw: random.Random) -> list[int]:
 
 
 def _batch(talks: Sequence[Talk]) -> tuple[Tensor, Tensor, Tensor]:
-    """Talks padded to one length. -> tokens (T,), starts (B, W), labels (2 KINDS, B, W)"""
+    """Talks padded to one length. -> tokens (T,), starts (B, W), labels (OPINIONS KINDS, B, W)"""
     longest = max(len(talk.starts) for talk in talks)
     starts = np.empty((len(talks), longest), np.int64)
-    labels = np.full((2 * KINDS, len(talks), longest), UNKNOWN, np.int64)
+    labels = np.full((OPINIONS * KINDS, len(talks), longest), UNKNOWN, np.int64)
     at = 0
     for n, talk in enumerate(talks):
         words = len(talk.starts)
@@ -247,6 +268,7 @@ class Found:
     precision: float  # of the borders that it found
     recall: float  # of the borders that there are
     waiting: float  # words that waited for the next one
+    waiting_on: float  # and for one more
     casing: float  # words within sentences written as in the file
     comma_precision: float
     comma_recall: float
@@ -255,25 +277,32 @@ class Found:
 
 @torch.inference_mode()
 def examine(segmenter: Segmenter, sentences: Sentences) -> Found:
-    """How well it does on sentences in their order, each heard with the first word of the next.
+    """How well it does on sentences in their order, each heard with the first words of the next.
 
-    As in a session, a word of which it is not sure is decided on when the word after it is heard.
+    As in a session, a word of which it is not sure is decided on when the words after it are heard.
     """
-    orders = [[n, *((n + k) % len(sentences) for k in (1, 2))] for n in range(len(sentences))]
-    talks = [sentences.talk(order).first(sentences.length(order[0]) + 2) for order in orders]
+    count = len(sentences)
+    orders = [[(n + k) % count for k in range(OPINIONS + 1)] for n in range(count)]
+    talks = [sentences.talk(order).first(sentences.length(order[0]) + OPINIONS) for order in orders]
     batches = [_batch([talk]) for talk in talks]
-    heard = [segmenter(*batch[:2])[0] for batch in batches]  # (W, 2 OUTPUTS) each
-    first = torch.cat([logits[:-1, :OUTPUTS] for logits in heard])
-    second = torch.cat([logits[1:, OUTPUTS:] for logits in heard])
-    labels = torch.cat([batch[2][:KINDS, 0, :-1] for batch in batches], 1).numpy()
-    border = first[:, BORDER].sigmoid()
-    waits = (border >= LEAST_UNSURE) & (border < LEAST_SURE)
-    waits &= torch.from_numpy(labels[BORDER] != UNKNOWN)
-    logits = torch.where(waits[:, None], second, first)
+    last = 1 - OPINIONS  # words at the end that are heard for opinions of earlier ones alone
+    heard = [segmenter(*batch[:2])[0].split(OUTPUTS, -1) for batch in batches]
+    opinions = [
+        torch.cat([parts[n][n : last + n or None] for parts in heard]) for n in range(OPINIONS)
+    ]
+    labels = torch.cat([batch[2][:KINDS, 0, :last] for batch in batches], 1).numpy()
+    logits, waiting = opinions[0], torch.from_numpy(labels[BORDER] != UNKNOWN)
+    waits: list[float] = []
+    for (low, high), later in zip(UNSURE, opinions[1:], strict=True):
+        border = logits[:, BORDER].sigmoid()
+        waiting = waiting & (border >= low) & (border < high)
+        logits = torch.where(waiting[:, None], later, logits)
+        waits.append(float(waiting.float().mean()))
     borders, commas, questions = logits[:, :CASING].sigmoid().T.numpy()
     return Found(
         *_precision_and_recall(borders >= LEAST_BORDER, labels[BORDER]),
-        float(waits.float().mean()),
+        waits[0],
+        waits[1],
         _share_right(logits[:, CASING:].argmax(1).numpy(), labels[CASING]),
         *_precision_and_recall(commas >= LEAST_MARK, labels[COMMA]),
         _share_right(questions >= LEAST_MARK, labels[QUESTION]),
