@@ -161,7 +161,9 @@ LOGS = {
     "log-long-hmt.jsonl": 500,
     "log-on-multipath.jsonl": 700,
     "log-onward-multipath.jsonl": 4000,
-    "log.jsonl": 500,
+    "log-onward-hmt.jsonl": 500,
+    "log-wide-multipath.jsonl": 1750,
+    "log.jsonl": 250,
 }
 
 
