@@ -25,7 +25,7 @@ from hmt.systems.stream import Stream
 
 logger = logging.getLogger("hmt.server")
 
-# On a CPU slots that were never used take no memory, but everybody waits while there are made more:
+# On a CPU, slots that were never used take no memory, but everybody waits while more are made:
 # 257 ms for twice as many when 200 speakers began.
 FIRST_SLOTS = 256
 BATCH_SHARE = 3  # live channels per batch channel in the same round

@@ -228,7 +228,7 @@ def _batches(files: Sequence[Sentences], draw: random.Random) -> Iterator[list[T
 
 
 def _example(sentences: Sentences, draw: random.Random) -> Talk:
-    """One or two sentences, and the words more that opinions of the first of them need."""
+    """One or two sentences, and the words after them that later opinions need."""
     order = _order(sentences, draw)
     length = sentences.length(order[0])
     skipped = draw.randrange(length) if draw.random() < CUT else 0
