@@ -50,7 +50,7 @@ def _own_mode(path: Path) -> int | None:
 
 
 def _new_file(path: Path) -> Path:
-    """An empty file beside `path`, with the permissions that the umask gives."""
+    """An empty file beside `path`: private if `path` exists, otherwise as the umask says."""
     mode = _own_mode(path)
     while True:
         made = _unused(path, "tmp")

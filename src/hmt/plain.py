@@ -64,7 +64,7 @@ def from_plain(kind: type[Kind], values: Any, where: str = "", missing: str = ""
 
 
 def to_plain(value: Any) -> Any:
-    """Dataclasses, also in containers, as plain data that JSON returns (tuples become lists)."""
+    """Dataclasses, also in containers, as the plain data that JSON reads (tuples become lists)."""
     return json.loads(json.dumps(value, default=asdict))
 
 

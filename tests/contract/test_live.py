@@ -20,6 +20,7 @@ from hmt.streaming.events import Ended, Event, Notice, Written
 from hmt.streaming.live import Live, SentenceRules
 from hmt.streaming.session import Session
 from hmt.systems import SYSTEMS
+from hmt.systems.batch import Batch
 from hmt.text.symbols import EOS
 from hmt.text.tokenizer import Tokenizer, train_bpe
 
@@ -398,10 +399,24 @@ def test_only_so_much_is_kept(models: list[Model]) -> None:
         models[0].session(keep=0)
 
 
-def test_a_border_is_one_of_the_last_words(models: list[Model]) -> None:
-    """The best of all borders, by brute force over whole forced passes."""
+@pytest.mark.parametrize("most_rows", [1, 30, 1000])  # one candidate at a time, some, all
+def test_a_border_is_one_of_the_last_words(
+    models: list[Model], monkeypatch: pytest.MonkeyPatch, most_rows: int
+) -> None:
+    """The best of all borders, by brute force over whole forced passes.
+
+    Planted bug: all candidates are scored at once, however much memory they take.
+    """
     model = models[1]
     target = model.target_tokenizer.encode("nolu ka besi.")
+    monkeypatch.setattr("hmt.streaming.borders.MOST_ROWS", most_rows)
+    score, rows = model.system.score, []
+
+    def counted(batch: Batch, *others: Any) -> torch.Tensor:
+        rows.append(batch.target.numel())
+        return score(batch, *others)
+
+    monkeypatch.setattr(model.system, "score", counted)
     end_decides = 0
     for seed in range(8):
         draw = random.Random(seed)
@@ -413,6 +428,7 @@ def test_a_border_is_one_of_the_last_words(models: list[Model]) -> None:
         end_decides += border.words != max(found, key=lambda n: sum(found[n][:-1]))
         assert find_border(model.system, model.knobs(), words[:1], target).words == 1
     assert end_decides, "the end of the text must matter in some of the cases"
+    assert max(rows) <= max(most_rows, len(target) + 1)
 
 
 def forced_log_probs(

@@ -7,13 +7,14 @@ from functools import partial
 from typing import Any
 
 import pytest
+import torch
 from lively import lively_hmt
 
 import hmt
 from hmt.errors import UserError
 from hmt.models.directory import describe
 from hmt.models.model import Model
-from hmt.streaming.choice import loop_token
+from hmt.streaming.choice import ChoiceRules, choose, end_marks, loop_token
 from hmt.streaming.engine import Engine
 from hmt.streaming.live import SentenceRules
 from hmt.streaming.session import Session
@@ -246,3 +247,41 @@ def test_a_model_that_avoids_loops_leaves_them_and_changes_nothing_else() -> Non
             assert other.target_tokens == tokens
     assert any(a.prediction != b.prediction for a, b in zip(guarded, plain, strict=True))
     assert any(a.prediction == b.prediction for a, b in zip(guarded, plain, strict=True))
+
+
+def test_a_sentence_end_costs_more_until_the_source_is_read(tokenizer: Tokenizer) -> None:
+    """Planted bugs: every stream pays; only the end token costs."""
+    [full_stop, *_] = sorted(end_marks(tokenizer))
+    other = tokenizer.size - 1
+    reading, read = (
+        Stream[object, object](
+            slot=0, knobs=None, memory=None, source=[5, EOS], source_ended=True, read=n
+        )
+        for n in (1, 2)
+    )
+    log_prob = torch.full((4, tokenizer.size), -9.0)
+    log_prob[:, other] = -2.0
+    log_prob[:2, EOS] = log_prob[2:, full_stop] = -1.0
+    streams = [reading, read, reading, read]
+    ends = [EOS, EOS, full_stop, full_stop]
+    assert choose(streams, log_prob, ChoiceRules.of(tokenizer, False, 0.0)) == ends
+    assert choose(streams, log_prob, ChoiceRules.of(tokenizer, False, 0.9)) == ends
+    rules = ChoiceRules.of(tokenizer, avoids_loops=False, end_penalty=1.1)
+    before = log_prob.clone()
+    assert choose(streams, log_prob, rules) == [other, EOS, other, full_stop]
+    assert torch.equal(log_prob, before), "records keep the model's own probabilities"
+
+
+def test_the_setting_of_a_model_reaches_its_translations(model: Model) -> None:
+    """Where no price is too high, nothing ends before all of the source was read."""
+    [text], pieces = [" ".join(TEXT)], model.target_tokenizer.pieces
+    ends = {"</s>", *(pieces[mark].text for mark in end_marks(model.target_tokenizer))}
+    read_at_ends = []
+    for penalty in (0.0, 1e9):
+        config = replace(model.config, end_penalty=penalty)
+        [record] = Model(model.system, model.tokenizers, config).translate([text])
+        tokens = zip(record.target_tokens, record.reads, strict=True)
+        left = len(record.source_tokens)
+        read_at_ends.append({left - reads for token, reads in tokens if token in ends})
+    assert max(read_at_ends[0]) > 0
+    assert read_at_ends[1] <= {0}

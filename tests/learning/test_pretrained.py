@@ -163,7 +163,9 @@ LOGS = {
     "log-onward-multipath.jsonl": 4000,
     "log-onward-hmt.jsonl": 500,
     "log-wide-multipath.jsonl": 1750,
-    "log.jsonl": 250,
+    "log-wide-hmt.jsonl": 250,
+    "log-restored-multipath.jsonl": 1700,
+    "log.jsonl": 300,
 }
 
 

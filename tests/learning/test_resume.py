@@ -286,13 +286,14 @@ def test_what_only_describes_the_model_may_change(data: Path, whole: Path, tmp_p
     output = copy_run(whole, tmp_path / "run")
     path = output / "training" / "state.pt"
     state = torch.load(path, weights_only=True)
-    for key in ("languages", "avoids_loops"):
+    for key in ("languages", "avoids_loops", "end_penalty"):
         del state["recipe"]["stage"][0]["model"][key]
     del state["recipe"]["stage"][0]["training"]["decay"]
     torch.save(state, path)
-    model = {**tiny.MODEL, "languages": ["de", "en"], "avoids_loops": True}
+    model = {**tiny.MODEL, "languages": ["de", "en"], "avoids_loops": True, "end_penalty": 1.5}
     assert train(tiny.recipe(data, output, model=model, validate_every=6)).step == 24
     assert (config(output)["languages"], config(output)["avoids_loops"]) == (["de", "en"], True)
+    assert config(output)["end_penalty"] == 1.5
 
 
 def test_other_data_is_refused_and_moved_data_is_not(

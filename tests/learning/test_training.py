@@ -651,7 +651,7 @@ def test_average_is_the_mean_in_double_precision(tmp_path: Path) -> None:
 
 def test_average_of_a_run_and_its_mistakes(data: Path, tmp_path: Path) -> None:
     """What names a run stays a name: no path of it goes into the model."""
-    about = {**tiny.MODEL, "languages": ["de", "en"], "avoids_loops": True}
+    about = {**tiny.MODEL, "languages": ["de", "en"], "avoids_loops": True, "end_penalty": 1.5}
     run = tmp_path / "run"
     train(tiny.recipe(data, run, model=about, average_last=1))
     names = average_models([run], tmp_path / "mean", 3)
@@ -663,6 +663,7 @@ def test_average_of_a_run_and_its_mistakes(data: Path, tmp_path: Path) -> None:
     assert config.facts["averaged"] == names
     assert config.facts["steps"] == [16, 20, 24]
     assert (config.languages, config.avoids_loops) == (("de", "en"), True)
+    assert config.end_penalty == 1.5
     assert config.knobs == read_config(run).knobs
     card = (tmp_path / "mean" / "README.md").read_text()
     assert "from de to en" in card and f"hmt translate {tmp_path / 'mean'}\n" in card

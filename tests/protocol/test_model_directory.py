@@ -42,6 +42,8 @@ def changed(folder: Path, **values: Any) -> Path:
         ({"config": 3}, '"config" is 3; it must be a table'),
         ({"config": {"dims": {"wide": 3}}}, r'"config\.dims\.wide" is unknown'),
         ({"avoids_loops": "yes"}, '"avoids_loops" is "yes"; it must be true or false'),
+        ({"end_penalty": -1.0}, "end_penalty = -1.0: give what a sentence end costs"),
+        ({"end_penalty": "much"}, '"end_penalty" is "much"; it must be a number'),
         ({"languages": ["de"]}, "a list of 2 texts or null"),
         ({"languages": ["German", "en"]}, '"German" is not a code'),
         ({"format": 2}, "format 2, but this version of hmt reads format 1"),
@@ -53,9 +55,12 @@ def test_a_wrong_configuration_is_named(tmp_path: Path, values: Any, message: st
 
 
 def test_a_directory_without_the_newer_keys_is_read(tmp_path: Path) -> None:
-    folder = changed(tmp_path / "model", languages=..., avoids_loops=..., knobs=..., facts=...)
+    folder = changed(
+        tmp_path / "model", languages=..., avoids_loops=..., end_penalty=..., knobs=..., facts=...
+    )
     config = load_system(folder)[1]
     assert (config.languages, config.avoids_loops, config.facts) == (None, False, {})
+    assert config.end_penalty == 0.0
 
 
 def test_weights_of_another_shape_or_name_are_named(tmp_path: Path) -> None:
@@ -197,6 +202,7 @@ def test_what_ships_is_what_its_recipe_writes() -> None:
     assert shipped.system == last.system
     assert (shipped.languages, shipped.avoids_loops) == (last.languages, last.avoids_loops)
     assert shipped.avoids_loops and shipped.languages == ("de", "en")
+    assert shipped.end_penalty == last.end_penalty > 0
     for name, value in last.config.items():
         if name != "dims":
             assert shipped.config[name] == value

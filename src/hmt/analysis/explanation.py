@@ -138,7 +138,7 @@ def explain_record(
 ) -> Explanation:
     """Explain a translation made earlier.
 
-    With the model that did it, each state also shows the words it would have written and where it
+    With the model that made it, each state also shows the words it would have written and where it
     looked; the record alone has reads and confidences. `layer` is a decoder layer, from 1; the
     attention shown is its own, or the mean over all layers.
     """

@@ -13,7 +13,7 @@ TARGET = 6.0
 
 
 def measure(size: str, sentences: int, slots: int, repeats: int) -> Iterator[Row]:
-    """Sentences of 10 to 40 tokens, as long as they are translated; tokens are forced."""
+    """Sentences of 10 to 40 tokens, with forced targets of the same length."""
     draw = random.Random(1)
     lengths = [draw.randint(10, 40) for _ in range(sentences)]
     sources = [random_sentence(draw, size, n) for n in lengths]

@@ -41,7 +41,7 @@ class Heard:
 
 
 class Speaker:
-    """One client that speaks; delays are from the last word that a text needed to that text.
+    """One client that speaks; a delay is the time from the last word a text needed to that text.
 
     Which word that was follows from the counts in the server's events: words of sentences that
     have ended, and words of the open one that the model was given.

@@ -172,7 +172,7 @@ def _lost(what: str, heard: Heard) -> Row:
 
 
 def _watched(server: "Server", count: int, seconds: float) -> tuple[Heard, list[float]]:
-    """Speakers, and the memory of the server meanwhile."""
+    """Run the speakers, and watch the memory of the server while they speak."""
     memory: list[float] = []
 
     async def sample() -> None:

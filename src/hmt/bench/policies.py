@@ -16,8 +16,8 @@ from hmt.systems.gsimt import GSiMT
 from hmt.systems.hmt import HMT
 from hmt.systems.mma import MMA, Monotonic
 
-# Trained models with lower 3 need 1.19 (Multi30k) and 1.28 (the one that ships) passes per token;
-# confident four times out of five, a token needs 1.25.
+# Trained models with lower 3 need 1.19 (Multi30k) and 1.28 (the first that shipped) passes per
+# token; confident four times out of five, a token needs 1.25.
 CONFIDENT = 0.8
 WRITES = 0.5  # GSiMT: as many reads as writes
 # MMA: a head moves on by 0.67 source tokens per target token; the slowest of all its heads, which

@@ -1,8 +1,8 @@
 """One live stream: time per target token against full-sentence decoding and against wait-k.
 
 How many passes a token needs depends on the policy, and random weights have none. So they get a
-random one (policies.py), and HMT also the worst one: never confident, so that every token waits for
-its last moment. The model that ships shows its own.
+random one (policies.py), and HMT also gets the worst one: never confident, so that every token
+waits for its last moment. The model that ships is measured with its own policy.
 """
 
 import random

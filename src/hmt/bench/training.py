@@ -147,7 +147,7 @@ def _padding_row(what: str, share: float, limit: int) -> Row:
 
 
 def compiled(size: str, corpus: Invented, repeats: int) -> Row:
-    """A step as with `training.compile` over one without, once compiled."""
+    """A step with `training.compile`, once compiled, as a multiple of one without."""
     lower, states = HMT_SETTINGS[1]
     plain, other = (_hmt(size, lower, states) for _ in range(2))
     runs = {"plain": step_of(plain, corpus), "compiled": step_of(other, corpus, compile=True)}

@@ -33,7 +33,7 @@ def measure(counts: list[int], repeats: int) -> Iterator[Row]:
 
 
 def speak(model: Model, engine: Engine) -> float:
-    """Give all sessions of an engine the same words, each from a different one on. -> seconds"""
+    """Give all sessions of an engine the same words, each starting at another one. -> seconds"""
     knobs = model.knobs()
     lives = [
         Live(engine, model.tokenizers, knobs, SentenceRules(segmenter=model.segmenter))

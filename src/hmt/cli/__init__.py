@@ -1,4 +1,4 @@
-"""The command line: one module per command, named as the command.
+"""The command line: one module per command, named after it.
 
 Shared pieces have a leading underscore. Commands import what they need when they run, so that
 `hmt --help` answers before torch is loaded.

@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 GERMAN = (
     "Ich habe gestern keine Zeit gehabt, weil ich arbeiten musste.",
-    "Kannst du mir bitte sagen, wo der Bahnhof ist?",
+    "Hast du gestern Abend meine Nachricht gelesen?",
     "Herr Präsident, ich möchte der Kommission für ihren Bericht danken.",
     "Mein Name ist Julia Schneider, meine Telefonnummer ist 0171 4582936.",
 )

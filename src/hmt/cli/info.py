@@ -48,7 +48,7 @@ def info(
         },
     }
     described["has_segmenter"] = loaded.segmenter is not None
-    shown = ("languages", "avoids_loops", "config", "knobs", "facts")
+    shown = ("languages", "avoids_loops", "end_penalty", "config", "knobs", "facts")
     described |= {name: to_plain(getattr(loaded.config, name)) for name in shown}
     if style is Format.json:
         typer.echo(json.dumps(described, ensure_ascii=False))

@@ -25,11 +25,11 @@ def segmenter(
 ) -> None:
     """Train the network that finds the sentences of speech.
 
-    Speech recognisers often give no capitals and no punctuation. This small network hears the words
-    before the model does, finds the word that begins a sentence, and adds capitals, commas and end
-    marks for the model. A word of which it is not sure waits for the next one, or for two. It is
-    stored in the model directory, and every session uses it for sentences that do not begin with a
-    capital letter. The text must be written with all of these.
+    Speech recognisers often give neither capitals nor punctuation. This small network hears the
+    words before the model does, finds the word that begins a sentence, and adds capitals, commas
+    and end marks for the model. A word that it is not sure of waits for the next one or two words.
+    The network is stored in the model directory, and every session uses it for sentences that do
+    not begin with a capital letter. The text to learn from must have capitals and punctuation.
 
     \b
     Example:

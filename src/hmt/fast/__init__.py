@@ -1,1 +1,1 @@
-"""What only speed needs; the results are those of the plain computation."""
+"""Code that exists only for speed; except for int8, results are those of the plain computation."""

@@ -3,10 +3,10 @@
 Shapes: N rows, D inputs, E outputs.
 
 A product with a few rows takes as long as its weights take to arrive from memory.  Weights that
-were stored in half precision, as those of the model that ships, lose nothing when they are kept in
-it: they become single precision again in the registers, and all sums are taken in single precision.
-256 x 1,024 with four rows takes 62 microseconds, against 200 pre-packed for oneDNN; 256 x 10,000
-with one row 380, against 1,040.  From about a hundred rows on it makes no difference.
+were stored in half precision, like those of the model that ships, lose nothing if they are kept so:
+they become single precision again in the registers, and all sums are taken in single precision.
+256 x 1,024 with four rows takes 62 microseconds, against 200 with weights pre-packed for oneDNN;
+256 x 10,000 with one row takes 380, against 1,040.  From about a hundred rows on there is no gain.
 """
 
 import warnings

@@ -14,7 +14,7 @@ Change = Callable[[nn.Module], nn.Module]
 
 
 class QuantisedOutput(nn.Module):
-    """An output layer in few bits, beside the float table that it shares with embeddings."""
+    """An output layer in eight bits, beside the float table that it shares with the embeddings."""
 
     def __init__(self, table: nn.Linear, change: Change) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Half the time per product in live passes of a few rows: weights packed once they are final.
+"""Half the time per product in live passes of a few rows: pre-packed weights.
 
 Shapes: N rows, D inputs, E outputs.
 
@@ -30,13 +30,13 @@ class Ready(nn.Module):
     """
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """Weights are moved or converted."""
+        """Called when weights are moved or converted."""
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         hold(self)
         return self
 
     def _load_from_state_dict(self, *args: Any) -> None:
-        """Weights are replaced."""
+        """Called when weights are replaced."""
         super()._load_from_state_dict(*args)
         hold(self)
 
@@ -51,7 +51,7 @@ class Ready(nn.Module):
 
 class ReadyLinear(Ready, nn.Linear):
     """A linear layer that keeps a second copy of its weights: in half precision if that loses
-    nothing, else, where they are many, packed for oneDNN."""
+    nothing, otherwise, for a large matrix, pre-packed for oneDNN."""
 
     held: tuple[Tensor, Tensor | None]
     halves: Tensor | None

@@ -1,7 +1,7 @@
 """A fifteenth of the time to make room for more streams: zeros that nobody has written yet.
 
-From 16 to 256 slots of the model that ships while 200 streams are opened: 75 instead of 1,145 ms of
-processor time; a server stood still for so long when 200 speakers began.
+Growing from 16 to 256 slots of the model that ships, while 200 streams are opened, takes 75 instead
+of 1,145 ms of processor time; a server stood still for that long when 200 speakers began.
 
 The caches of streams have room for more streams and rows than most moments need.  PyTorch writes
 zeros into all of it at once; pages that come zeroed from the system cost nothing until they are

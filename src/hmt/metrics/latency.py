@@ -23,7 +23,7 @@ def mean_lag(delays: Sequence[float], source_length: float, target_length: float
 
 
 def average_lagging(delays: Sequence[float], source_length: float, target_length: float) -> float:
-    """AL (LAAL with the longer length): mean lag up to the first unit written with all read."""
+    """AL (LAAL with the longer length): mean lag up to the first unit written at the source end."""
     through = next((i for i, d in enumerate(delays, 1) if d >= source_length), len(delays))
     return mean_lag(delays[:through], source_length, target_length)
 

@@ -91,7 +91,7 @@ NOTHING = Report()
 
 
 def reports_of(kind: type[ReportT], reports: Sequence[Report]) -> list[ReportT]:
-    """The reports of all layers, which a system knows to be of its own kind."""
+    """The reports of all layers, as the type that the system's own attention makes."""
     own = [report for report in reports if isinstance(report, kind)]
     assert len(own) == len(reports), f"every layer reports a {kind.__name__}"
     return own

@@ -19,7 +19,7 @@ from hmt.model.vocabulary import at_least_float32
 
 
 class MeanOutput(nn.Module):
-    """Logarithms of the members' mean probabilities in the place of logits."""
+    """Logarithms of the members' mean probabilities, in place of logits."""
 
     def __init__(self, members: Sequence[Transformer]) -> None:
         super().__init__()

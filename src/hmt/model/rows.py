@@ -4,7 +4,7 @@ Shapes: B batch or streams, Q query rows, C key rows, J source tokens, F columns
 
 A *row* predicts one target token from the first `moment` source tokens and from the rows that it
 sees.  A system plans `Row` records one by one; the engine, the caches and attention hold many of
-them as the columns of `Rows`.  A new attribute of a row is one line in each of the two.
+them as the columns of `Rows`.  A new attribute of a row takes one line in each of the two classes.
 """
 
 from dataclasses import dataclass

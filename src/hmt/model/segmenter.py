@@ -1,12 +1,12 @@
-"""A small network that hears words without punctuation and finds how they would be written.
+"""A small network that hears words without punctuation and predicts how they would be written.
 
 Shapes: B talks, W words, T tokens.
 
 A translation model notices too late that a sentence is over: by then it has read the next words and
 blended them in.  And it was trained on written text: without capitals and commas it understands
 less.  This network decides both before a word is given to the model, from the words up to and
-including that one, so it costs no delay.  Where a border is uncertain, the next words tell more:
-each word heard also gives a second opinion of the one before, and a third of the one before that.
+including that one, so it adds no delay.  If a border is uncertain, the next words help: each word
+heard also gives a second opinion on the one before, and a third on the one before that.
 """
 
 import math

@@ -7,6 +7,7 @@ replaces it in one step, the configuration last, so that a directory is usable a
 """
 
 import json
+import math
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -63,10 +64,12 @@ class ModelConfig:
     knobs: dict[str, Any] = field(default_factory=dict)  # default inference settings
     languages: tuple[str, str] | None = None  # of source and target, if known
     avoids_loops: bool = False  # never writes a pattern that has just been repeated
+    end_penalty: float = 0.0  # cost of a sentence end while more source comes
     facts: dict[str, Any] = field(default_factory=dict)  # where it comes from
 
     def __post_init__(self) -> None:
         check_languages(self.languages)
+        check_end_penalty(self.end_penalty)
 
 
 @dataclass(frozen=True)
@@ -86,6 +89,15 @@ def check_languages(languages: tuple[str, str] | None) -> None:
                 f'The language "{language}" is not a code such as de or pt-BR: '
                 'give those of source and target, as in ["de", "en"].'
             )
+
+
+def check_end_penalty(penalty: float) -> None:
+    """Refuse a penalty that is negative or not finite."""
+    if not 0 <= penalty < math.inf:
+        raise UserError(
+            f"end_penalty = {penalty}: give what a sentence end costs in log-probability while "
+            "more source comes, 0 (nothing) or more."
+        )
 
 
 def describe(system: System[ConfigT, KnobsT, MemoryT], name: str = "", **more: Any) -> ModelConfig:
@@ -194,7 +206,7 @@ def load_segmenter(directory: Path, vocabulary: int) -> Segmenter | None:
         )
     if shapes["outputs.weight"][0] != OPINIONS * OUTPUTS:
         raise UserError(
-            f"{path} is of an older version, which decided without the next words; remove it, or "
+            f"{path} is from an older version, which did not use the next words; remove it, or "
             "train another with `hmt segmenter`."
         )
     with unallocated():

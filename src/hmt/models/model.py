@@ -17,6 +17,7 @@ from hmt.models.directory import ModelConfig, describe, load_segmenter, load_sys
 from hmt.models.hub import fetch, is_hub_name
 from hmt.models.weights import count_parameters
 from hmt.plain import shortened
+from hmt.streaming.choice import ChoiceRules
 from hmt.streaming.engine import Engine
 from hmt.streaming.events import Event
 from hmt.streaming.live import SentenceRules
@@ -91,8 +92,10 @@ class Model:
         )
 
     def engine(self, slots: int = 1) -> Engine:
-        """An engine for this model; avoids loops if the model's configuration says so."""
-        return Engine(self.system, slots, avoids_loops=self.config.avoids_loops)
+        """An engine for this model that writes by the rules of its configuration."""
+        config = self.config
+        rules = ChoiceRules.of(self.target_tokenizer, config.avoids_loops, config.end_penalty)
+        return Engine(self.system, slots, rules=rules)
 
     def translate(self, lines: Sequence[str], batch: int = 64, **knobs: Any) -> list[Record]:
         """Simulate streaming of whole sentences, `batch` at a time; records in order.

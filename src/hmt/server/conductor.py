@@ -56,10 +56,10 @@ class Bell(Protocol):
     """Tells a conductor that there is something to do."""
 
     def wait(self, seconds: float) -> None:
-        """Wait until there is, at most so long; called before every round."""
+        """Wait for it, but no longer than this; called before every round."""
 
     def ring(self) -> None:
-        """There is."""
+        """Report that there is something to do."""
 
 
 class ThreadBell:
@@ -70,7 +70,7 @@ class ThreadBell:
         self.ring = self._event.set
 
     def wait(self, seconds: float) -> None:
-        """Wait until it was rung since the last time."""
+        """Wait until it is rung, or return at once if it was since the last wait."""
         if seconds:
             self._event.wait(seconds)
         self._event.clear()

@@ -13,7 +13,7 @@ class Delays:
         self._delays: deque[tuple[float, float]] = deque()
 
     def add(self, now: float, delay: float) -> None:
-        """A word waited so long."""
+        """Note how long a word waited."""
         self._delays.append((now, delay))
         while self._delays[0][0] < now - WINDOW_SECONDS:
             self._delays.popleft()

@@ -60,7 +60,7 @@ class Report:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to tell."""
+        """Whether there is nothing to report."""
         return not (self.outputs or self.taken or self.rounds or self.faults)
 
 
@@ -102,7 +102,7 @@ def fork(model: Model, orders: Orders) -> tuple[int, socket.socket]:
     """Start the process; return its id and the socket to write to it.
 
     It shares the weights with this one. No other thread may run here, and PyTorch must not have
-    computed with several: their locks would stay as they are in the copy.
+    computed with several: locks that they hold would stay locked in the copy.
     """
     here, there = socket.socketpair()
     if pid := os.fork():
@@ -176,7 +176,7 @@ class Post(Observer):
                 self._open(letters)  # type: ignore[arg-type]
 
     def ring(self) -> None:
-        """Nothing to do: what rings is in `wait`."""
+        """Do nothing: `wait` notices by itself that something has arrived."""
 
     # ---- what comes in
 
@@ -224,7 +224,7 @@ class Post(Observer):
         self._report.faults += 1
 
     def _look_into_inboxes(self) -> None:
-        """Note how much was taken out of them."""
+        """Note how many items were taken out of the inboxes."""
         for number in list(self._waiting):
             left = self._channels[number].queued
             self._report.taken.append((number, self._given[number] - left))

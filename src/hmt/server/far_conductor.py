@@ -145,7 +145,7 @@ class FarConductor(asyncio.Protocol):
             self._read(report)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The process has ended; so do all sessions, unless this was asked for."""
+        """The process has ended, and all sessions end with it, unless it was asked to stop."""
         self._transport = None
         self._has_started.set()
         if not self._is_stopping:

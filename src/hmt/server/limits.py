@@ -59,7 +59,7 @@ class Guests:
 
     @property
     def total(self) -> int:
-        """Of all addresses."""
+        """The connections of all addresses together."""
         return self._counts.total()
 
     def leave(self, address: str) -> None:

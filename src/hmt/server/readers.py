@@ -44,7 +44,7 @@ class Reader:
 
     @property
     def is_slow(self) -> bool:
-        """Whether bytes wait that the system has no room for, or nothing can be written."""
+        """Whether bytes are still waiting to be sent, or nothing can be written any more."""
         return self.transport.get_write_buffer_size() > 0 or self.transport.is_closing()
 
     def ping(self) -> None:
@@ -100,7 +100,7 @@ class Feed:
             self._begin_round()
 
     def tick(self, now: float) -> None:
-        """Go on with slow readers, cut off those who have stalled, and ping."""
+        """Continue with slow readers, cut off those who have stalled, and ping."""
         for reader, since in list(self._slow.items()):
             if not reader.is_slow:
                 del self._slow[reader]
@@ -123,7 +123,7 @@ class Feed:
         asyncio.get_running_loop().call_soon(self._go_on)
 
     def _go_on(self) -> None:
-        """Write to some readers; events that come meanwhile go to the others with these."""
+        """Write to some readers; the others then also get the events that arrive in between."""
         assert self._round is not None
         some = list(islice(self._round, AT_ONCE))
         if some:
@@ -136,7 +136,7 @@ class Feed:
             self._catch_up(reader)
 
     def _catch_up(self, reader: Reader) -> None:
-        """Write all that a reader has not got, as far as the reader takes it."""
+        """Write everything that a reader lacks, as far as the connection accepts it."""
         while reader.cursor != self.seq:
             if reader.is_slow:
                 self._slow.setdefault(reader, time.monotonic())
@@ -157,7 +157,7 @@ class Feed:
         reader.transport.write(_framed(event, reader.framing))
 
     def _share(self, place: Place) -> tuple[bytes, int]:
-        """What comes next at a place, up to a limit, and the cursor after it."""
+        """The bytes that come next at a place, up to a limit, and the cursor after them."""
         cursor, kinds, framing = place
         parts, size = list[bytes](), 0
         for event in self._since(cursor):

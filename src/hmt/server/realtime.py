@@ -261,7 +261,7 @@ class Line:
             asyncio.get_running_loop().call_soon(self._write)
 
     def _write(self) -> None:
-        """Write all that waits at once, if the client has taken what was written before."""
+        """Write everything that waits in one go, if the client has taken what came before."""
         self._is_awake = False
         if self._session is None or self._is_over:
             return
@@ -278,7 +278,7 @@ class Line:
             self._hang_up()
 
     def _try_again(self, session: LiveSession) -> None:
-        """Try again later; what comes meanwhile is merged, within limits of size and time."""
+        """Try again later; what arrives until then is merged, within limits of size and time."""
         loop = asyncio.get_running_loop()
         if self._stuck_since is None:
             self._stuck_since = loop.time()

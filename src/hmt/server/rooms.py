@@ -183,7 +183,7 @@ class Rooms:
         return self._rooms[name]
 
     def _make_way(self, to_speak: bool) -> bool:
-        """Close the room left first: one without readers or, for a speaker, without tracks."""
+        """Close, of the rooms without readers (or, for a speaker, tracks), the one left first."""
         left = [
             room
             for room in self._rooms.values()

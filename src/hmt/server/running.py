@@ -117,7 +117,7 @@ def _is_on_cpu(offer: Offer) -> bool:
 
 
 def _decided(settings: Settings, offers: Sequence[Offer]) -> Settings:
-    """Settings that say where the engines run: apart from the event loop where that is possible."""
+    """Settings that say where the engines run: if possible, in processes of their own."""
     engine = settings.engine
     if engine not in ("auto", "process", "thread"):
         raise UserError(f"--engine {engine[:60]}: choose process, thread or auto.")

@@ -1,4 +1,4 @@
-"""The way around the layers of a response, for bytes that go to very many connections.
+"""A shortcut past the layers of a response, for bytes that go to very many connections.
 
 A message takes some 80 us through the ASGI stack and the HTTP library, and 15 us as a plain write
 into the connection's transport. The head and the end of a response still take the ordinary way, so

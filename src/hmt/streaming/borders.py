@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
 from hmt.systems.batch import make_batch
 from hmt.systems.contract import System
@@ -20,6 +21,10 @@ from hmt.text.symbols import EOS
 # Words before the last one read that may be the first of the next sentence.  A model that has read
 # further into the next sentence than this has translated some of it already.
 CANDIDATES = 8
+# Target tokens, of several candidates, that are scored at a time.  Nothing else in a session needs
+# as much memory for a moment as their logits do, and the C library may keep it for the next time:
+# 66 MB for all candidates of a text of 63 tokens at once.
+MOST_ROWS = 128
 
 
 @dataclass(frozen=True)
@@ -37,9 +42,18 @@ def find_border(
     """How many of these words (token lists) `target` (without end token) translates; 1 or more."""
     counts = list(range(max(1, len(words) - CANDIDATES), len(words) + 1))
     sources = [[token for word in words[:n] for token in word] + [EOS] for n in counts]
-    device = system.transformer.output.weight.device
-    batch = make_batch(sources, [[*target, EOS]] * len(counts), device)
-    reads = batch.source_length[:, None].expand_as(batch.target)
-    log_prob = system.score(batch, system.seeing_all(knobs), reads)  # (B, I)
+    size = max(1, MOST_ROWS // (len(target) + 1))
+    parts = [sources[n : n + size] for n in range(0, len(sources), size)]
+    log_prob = torch.cat([_log_probs(system, knobs, part, target) for part in parts])  # (B, I)
     best = int(log_prob.sum(1).argmax())
     return Border(counts[best], float(log_prob[best, -1]))
+
+
+def _log_probs(
+    system: System, knobs: object, sources: Sequence[Sequence[int]], target: Sequence[int]
+) -> Tensor:
+    """log p of each token of the target and of its end, after each of these sources. -> (B, I)"""
+    device = system.transformer.output.weight.device
+    batch = make_batch(sources, [[*target, EOS]] * len(sources), device)
+    reads = batch.source_length[:, None].expand_as(batch.target)
+    return system.score(batch, system.seeing_all(knobs), reads)

@@ -3,8 +3,8 @@
 Shapes: S slots, C capacity, B streams of this pass, N packed rows or tokens, D width, H heads, W
 width of what a layer caches of a source token.
 
-Memory of one slot, in numbers: source tokens x (2D x encoder layers + 2D x decoder layers + D)
-plus rows x 2D x decoder layers.
+Numbers stored per slot: source tokens x (2D x encoder layers + W x decoder layers + D) plus rows x
+2D x decoder layers.  W is 2D, or 3D where a system caches a projection besides keys and values.
 """
 
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ from hmt.fast.untouched_zeros import zeros
 from hmt.model.rows import NOBODY, Row, Rows
 from hmt.model.transformer import Remember, Transformer
 
-FIRST_CAPACITY = 128  # on a CPU, room that is not used takes no memory
+FIRST_CAPACITY = 128  # on a CPU, unused room takes no memory
 WROTE = Row._fields.index("wrote")
 
 
@@ -47,7 +47,7 @@ class Shelf:
             shape[self.axis] = capacity
             self.tensors[n] = zeros(tuple(shape), kept.dtype, kept.device)
             room = self.tensors[n].narrow(self.axis, 0, old)
-            for slot in taken:  # one by one: nothing is allocated for what is in between
+            for slot in taken:  # one by one, so that nothing is allocated for the slots in between
                 room.select(self.slot_axis, slot).copy_(kept.select(self.slot_axis, slot))
 
     def copy(self, other: "Shelf", slots: Tensor, length: int) -> None:
@@ -144,7 +144,7 @@ class Cache:
         self.sums = Shelf([empty(c, width)])  # of the first n encoded source tokens at n
         self.rows = HeadShelf(transformer, slots, dims.decoder_layers)
         self.records = Shelf([empty(c, len(Row._fields), dtype=torch.long)])  # what each row is
-        # half precision could not hold a pointer beyond 256
+        # bfloat16 could not hold every pointer beyond 256
         precise = torch.promote_types(weight.dtype, torch.float32)
         layers = 0 if register_shape is None else dims.decoder_layers
         self.registers = [empty(*(register_shape or ()), dtype=precise) for _ in range(layers)]
@@ -152,7 +152,7 @@ class Cache:
     def copy(self, other: "Cache", slots: Tensor, source: int, rows: int) -> None:
         """Fill the first slots with these slots of another cache. (B,)
 
-        None of them has more than `source` source tokens and `rows` rows.
+        None of them has more than `source` source tokens or `rows` rows.
         """
         self.make_room(source, rows, range(self.sums.tensors[0].shape[0]))
         self.encoder.copy(other.encoder, slots, source)
@@ -176,7 +176,7 @@ class Cache:
             register[slot] = 0
 
     def make_room(self, source: int, rows: int, free: Iterable[int]) -> None:
-        """Room for so many source tokens and rows; what is in free slots is not kept."""
+        """Make room for this many source tokens and rows; what is in free slots is not kept."""
         self.encoder.grow(source, free)
         self.source.grow(source, free)
         self.sums.grow(source + 1, free)

@@ -15,11 +15,11 @@ from hmt.streaming.whole_words import WholeWord, WordAssembler
 LEAST_MS, MOST_MS, GAP_MS = 834, 7000, 80
 CHARACTERS_PER_SECOND = 17
 HURRIED = 1.5  # faster by this factor while captions lag behind the speaker
-LAG_MS = 500  # which is when a cue begins this much later than its first word was written
+LAG_MS = 500  # captions lag if a cue begins this much later than its first word was written
 SILENCE_MS = 1500  # without a new word, a cue is complete
-# An arrow in the text would be read as a line of times.  Removing one dash of "--->" leaves one.
+# An arrow in the text would be read as a line of times.  "--->" minus one dash still has one.
 ARROW = re.compile("-{2,}>")
-# SubRip cannot escape what players take for markup.  A zero-width character makes "<b>" text; many
+# SubRip cannot escape markup.  A zero-width character makes players show "<b>" as text; many
 # players hide everything in braces, so braces become parentheses.
 TAG = re.compile("<(?=[/a-zA-Z])")
 WORD_JOINER = "\u2060"
@@ -101,7 +101,7 @@ class Captions:
         if self._timing == "live":
             ms = round(1000 * event.seconds)
         elif event.spoken is None:
-            return self._last_ms  # the caller gave no time: together with the previous word
+            return self._last_ms  # the caller gave no time: show it with the previous word
         else:
             ms = round(1000 * event.spoken)
         return max(0, self._last_ms, ms + self._offset)

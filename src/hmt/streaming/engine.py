@@ -21,7 +21,7 @@ from hmt.model.passes import Packing, Pass
 from hmt.model.rows import PADDING, Row, Rows, source_bias
 from hmt.model.vocabulary import at_least_float32
 from hmt.streaming.cache import Cache
-from hmt.streaming.choice import choose
+from hmt.streaming.choice import GREEDY, ChoiceRules, choose
 from hmt.systems.contract import PassOutput, System, of_some_type
 from hmt.systems.parameters import ConfigT, KnobsT, MemoryT
 from hmt.systems.stream import Plan, Read, Stream, Write
@@ -60,7 +60,7 @@ Watch = Callable[[Sequence[Stream], Sequence[Plan], PassOutput], None]
 class Engine:
     """Slots for streams of one system, and the loop that advances them.
 
-    With a `watch`, as in `hmt explain`, attention weights are computed too.
+    If a `watch` is given, as by `hmt explain`, attention weights are computed too.
     """
 
     def __init__(
@@ -68,11 +68,11 @@ class Engine:
         system: System[ConfigT, KnobsT, MemoryT],
         slots: int = 1,
         clock: Callable[[], float] = time.monotonic,
-        avoids_loops: bool = False,
+        rules: ChoiceRules = GREEDY,
         watch: Watch | None = None,
     ) -> None:
         self.system = of_some_type(system.eval())
-        self.avoids_loops = avoids_loops
+        self.rules = rules
         self.watch = watch
         self.transformers = system.transformers
         self.slots = slots
@@ -109,7 +109,7 @@ class Engine:
 
     @torch.inference_mode()
     def resize(self, slots: int, streams: Sequence[Stream]) -> None:
-        """Change the number of slots; `streams` are all open ones, caches shrink to fit them."""
+        """Change the number of slots; `streams` are all open ones, and caches shrink to fit."""
         assert len(streams) <= slots, "every open stream keeps a slot"
         old, taken = self.caches, self._tensor([s.slot for s in streams]).long()
         self.caches = self._empty_caches(slots)
@@ -134,7 +134,7 @@ class Engine:
 
     @torch.inference_mode()
     def advance(self, streams: Sequence[Stream]) -> None:
-        """Run until every stream has ended or waits for source that has not arrived."""
+        """Run until each stream has ended or waits for source that has not arrived."""
         streams = list(streams)
         while streams := self.round(streams):
             pass
@@ -146,7 +146,7 @@ class Engine:
         knobs: object = None,
         forced: Sequence[Sequence[int]] | None = None,
     ) -> Iterator[tuple[int, Stream]]:
-        """Translate whole sources (without end tokens), all slots kept full, in order of ending."""
+        """Translate whole sources (without end tokens), keeping slots full; yield as they end."""
         # Long ones first: sources of similar length share passes, and no long one runs alone at the
         # end.
         waiting = iter(sorted(range(len(sources)), key=lambda n: -len(sources[n])))
@@ -169,7 +169,7 @@ class Engine:
 
     @torch.inference_mode()
     def round(self, streams: Sequence[Stream]) -> list[Stream]:
-        """Run one pass for every stream that can continue; return those that could."""
+        """Run one pass for all streams that can continue; return these streams."""
         planned: list[list[tuple[Stream, Plan]]] = [[] for _ in self.transformers]
         for stream in streams:
             plan = self._next_plan(stream)
@@ -324,7 +324,7 @@ class Engine:
         """
         rows = self._tensor([row for _, row, _ in writers])
         log_prob = at_least_float32(output.transformer.output(output.hidden[rows])).log_softmax(-1)
-        tokens = choose([streams[n] for n, _, _ in writers], log_prob, self.avoids_loops)
+        tokens = choose([streams[n] for n, _, _ in writers], log_prob, self.rules)
         chosen = log_prob.gather(1, self._tensor(tokens)[:, None])[:, 0].tolist()
         now, cache = self.clock(), self.caches[index]
         cache.mark_written([(streams[n].slot, at) for n, _, at in writers])

@@ -11,7 +11,7 @@ Plain = dict[str, "str | int | float | bool | None"]
 # Why a sentence ended.
 PUNCTUATION = "punctuation"  # of the source
 PAUSE = "pause"  # reported by the caller
-FINISH = "finish"  # asked for by the caller
+FINISH = "finish"  # requested by the caller
 MODEL = "model"  # the model wrote its end while source was still arriving
 LENGTH = "length"  # the sentence reached the maximum length
 
@@ -37,13 +37,13 @@ class Written(Event):
     kind: ClassVar[str] = "write"
 
     text: str  # begins with a space where a new word begins, except at the start of a line
-    # Words read by then; a partly read word counts. A model that ends a sentence itself has read
-    # into the next one, so the first number may exceed that of the end event.
+    # Words read by then, including a partly read one. A model that ends a sentence itself may have
+    # read into the next one, so `source_words` may exceed that of the end event.
     source_words: int  # since the start of the sentence
     read_words: int  # since the start of the session
     confidence: float | None  # of the state that wrote
     log_prob: float
-    is_whole: bool  # nothing can be joined to this text any more
+    is_whole: bool  # nothing more can be joined to this text
     spoken: float | None = None  # when the last word read was spoken, if the caller reports it
 
 

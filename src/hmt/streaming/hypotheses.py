@@ -24,7 +24,7 @@ class Hypotheses:
 
     @property
     def conflicts(self) -> int:
-        """How many committed words a later guess of their utterance changed, each counted once."""
+        """How many committed words a later guess of the utterance changed, each counted once."""
         return self._conflicts_before + len(self._contradicted)
 
     def update(self, guess: Sequence[str], committed: int | None = None) -> list[str]:
@@ -55,8 +55,8 @@ class Hypotheses:
     def _after_committed(self, guess: Sequence[str]) -> list[str]:
         """The words of a guess after the committed ones, wherever those now stand in it.
 
-        A recogniser may change, drop or add a word that is final here; what follows is aligned by
-        the longest common runs, and nothing that is final changes.
+        A recogniser may change or drop a word that is final here, or add one; the rest is aligned
+        by the longest common runs, and final words never change.
         """
         count = len(self._committed)
         plain, mine = [_plain(w) for w in guess], [_plain(w) for w in self._committed]

@@ -1,22 +1,23 @@
 """Running text, sentence after sentence: words are heard, events come out.
 
-`Live` is the one cursor over what a stream newly wrote.  It owns no loop: whoever drives an engine
-(a session alone, a server for hundreds) advances the stream that `feed` returns and then collects.
+`Live` alone keeps track of what a stream has newly written.  It has no loop: the driver of the
+engine (a single session, or a server with hundreds) advances the stream that `feed` returns and
+then calls `collect`.
 
-A sentence ends by punctuation, by a pause or an end that the caller reports, by its length, or by
-the model itself.  No word is dropped: what the model did not translate opens the next sentence.
+A sentence is ended by punctuation, by a pause or an end that the caller reports, by its length, or
+by the model itself.  No word is dropped: what the model did not translate opens the next sentence.
 """
 
 import math
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
 
 from hmt.limits import MAX_SENTENCE_TOKENS, MAX_WORD_CHARACTERS
 from hmt.model.segmenter import Segmenter
 from hmt.plain import to_plain
 from hmt.streaming import events
+from hmt.streaming.choice import end_marks
 from hmt.streaming.engine import Engine
 from hmt.streaming.events import Ended, Event, Notice, Written
 from hmt.streaming.record import Record
@@ -24,11 +25,9 @@ from hmt.streaming.segmentation import Segmentation
 from hmt.streaming.sentence import OpenSentence, Word
 from hmt.systems.stream import Stream
 from hmt.text.language_pair import Tokenizers
-from hmt.text.sentences import is_end_mark
 from hmt.text.symbols import UNK
-from hmt.text.tokenizer import Tokenizer
 
-# The model must give the end at least this probability, or its full stop is an abbreviation's.
+# If the model gives the end a lower probability, its full stop belongs to an abbreviation.
 LEAST_END = math.log(0.2)
 
 
@@ -36,7 +35,7 @@ LEAST_END = math.log(0.2)
 class SentenceRules:
     """How running text is divided into sentences."""
 
-    by_line: bool = False  # a sentence is what the caller ends, and ends where the model does
+    by_line: bool = False  # only the caller ends a sentence; its text ends where the model ends it
     cuts: bool = True  # whether punctuation ends sentences
     max_tokens: int = MAX_SENTENCE_TOKENS
     segmenter: Segmenter | None = None  # finds the sentences of text without punctuation
@@ -63,7 +62,7 @@ class Live:
         rules: SentenceRules = RUNNING_TEXT,
     ) -> None:
         self.engine, self.tokenizers, self.knobs = engine, tokenizers, knobs
-        self.rules = rules  # of the next sentence on
+        self.rules = rules  # from the next sentence on
         self.sentence: OpenSentence | None = None
         self.number = 0  # of the open sentence or the next one, from 0
         self.record: Record | None = None  # of the sentence that ended last
@@ -71,7 +70,7 @@ class Live:
         self._heard: deque[Word | End] = deque()
         self._notices: list[Notice] = []
         self._words_before = 0  # in earlier sentences
-        self._most_read = 0  # words: those read too far are read again, in the next sentence
+        self._most_read = 0  # words; those read too far are read again in the next sentence
         self.starts_line = True  # no space before the next sentence
         self._goes_on = False  # a stream that halted was released
         self._began_at: float | None = None
@@ -83,7 +82,7 @@ class Live:
         if self._began_at is None:
             self._began_at = self.engine.clock()
         if len(word) > MAX_WORD_CHARACTERS:
-            word = word[:MAX_WORD_CHARACTERS]  # more of it is not even kept
+            word = word[:MAX_WORD_CHARACTERS]  # the rest is not even kept
             message = f"A word is too long: its first {MAX_WORD_CHARACTERS} characters are read."
             self._notices.append(Notice(self.number, self.seconds, "long_word", message))
         tokens = self.tokenizers[0].encode(word)[: self.rules.max_tokens - 1]
@@ -97,7 +96,7 @@ class Live:
 
     @property
     def is_idle(self) -> bool:
-        """Whether everything heard has been given to the model, but for words that wait."""
+        """Whether everything heard has been given to the model, except words that wait."""
         return not self._heard
 
     @property
@@ -126,7 +125,7 @@ class Live:
     # ---- the loop's two calls
 
     def feed(self) -> Stream | None:
-        """Give the model what was heard; return the stream to advance, None if there is none."""
+        """Give the model what was heard; return the stream to advance, or None."""
         goes_on, self._goes_on = self._goes_on, False
         while self._heard and not (self.sentence is not None and self.sentence.end_reason):
             item = self._heard.popleft()
@@ -183,7 +182,7 @@ class Live:
 
     def _end(self, sentence: OpenSentence, end: End) -> None:
         left = sentence.release()
-        if sentence.end_reason:  # before a word that waited, or with it
+        if sentence.end_reason:  # it has ended before a word that waited, or with it
             self._heard.extendleft([end, *reversed(left)])
         else:
             sentence.end_source(end.reason)
@@ -193,7 +192,7 @@ class Live:
         stream.is_running = not self.rules.by_line
         cuts = self.rules.cuts and not self.rules.by_line
         if cuts:
-            stream.stops = _end_marks(self.tokenizers[1])
+            stream.stops = end_marks(self.tokenizers[1])
         segmentation = None
         if self.rules.segmenter is not None:
             segmentation = Segmentation(self.rules.segmenter, self.tokenizers[0])
@@ -210,7 +209,7 @@ class Live:
     def _written(self, sentence: OpenSentence, i: int, text: str, is_whole: bool) -> Written:
         stream = sentence.stream
         words = sentence.words_read(stream.reads[i])
-        is_first = sentence.text == text  # of its sentence; more is added when it is asked for
+        is_first = sentence.text == text  # of its sentence; `new_text` adds the next one later
         if text and is_first and not self.starts_line:
             text = " " + text  # a sentence that follows another on its line
         self.starts_line = self.starts_line and not text
@@ -234,7 +233,7 @@ class Live:
         source = " ".join(word.text for word in words)
         ended = Ended(self.number, self.seconds, sentence.text, source, count, reason)
         if sentence.end_reason in (events.FINISH, events.PAUSE) and sentence.end_reason != reason:
-            self._heard.appendleft(End(sentence.end_reason))  # the caller's end comes later still
+            self._heard.appendleft(End(sentence.end_reason))  # the caller's end is still to come
         self._heard.extendleft(reversed(left))
         self.starts_line |= reason == events.FINISH
         self._leave(sentence, count)
@@ -245,9 +244,3 @@ class Live:
         self._words_before += words
         self.sentence = None
         self.number += 1
-
-
-@lru_cache(maxsize=16)
-def _end_marks(tokenizer: Tokenizer) -> frozenset[int]:
-    """Ids of the pieces that are sentence-ending marks; computed once per tokenizer."""
-    return frozenset(id for id, piece in enumerate(tokenizer.pieces) if is_end_mark(piece.text))

@@ -10,9 +10,9 @@ from hmt.plain import from_plain, json_object
 
 @dataclass(frozen=True, repr=False)  # all fields of one sentence fill a screen; see __repr__
 class Record:
-    """One sentence. I target tokens, J source tokens, both with their end token, K states."""
+    """One sentence. I target and J source tokens, both with their end token; K states."""
 
-    index: int  # the sentence's place in the text, from 0
+    index: int  # the position of the sentence in the text, from 0
     source: str  # as it was given
     prediction: str  # the translation as a reader saw it, and the only text that quality scores use
     source_tokens: list[str]  # (J)

@@ -22,10 +22,10 @@ def record_of(
 ) -> Record:
     """The record of a stream that was given `source`.
 
-    `word_starts` are the first tokens of its words, where the stream was given other tokens than
-    the tokenizer's for these words.  If the model itself ended the sentence, its source is the
-    first `own` tokens and an end token that was never pushed: its arrival is that of the token in
-    its place, or the last write.
+    `word_starts` are the first tokens of its words, if the stream was given other tokens for these
+    words than the tokenizer makes.  If the model itself ended the sentence, its source is the
+    first `own` tokens and an end token that was never pushed; this counts as having arrived with
+    the token in its place, or with the last write.
     """
     start = stream.arrived_at[0] if stream.arrived_at else 0.0
     tokens = stream.source if own is None else [*stream.source[:own], EOS]
@@ -53,7 +53,7 @@ def record_of(
 
 
 def _clipped(seen: Mapping[int, float], read: int, most: int) -> dict[int, float]:
-    """Confidence by moment; moments beyond the sentence count as its end, the writing one first."""
+    """Confidence by moment; moments past the end count as the end, where the writing one wins."""
     found = {min(moment, most): seen[moment] for moment in sorted(seen)}
     return {**found, min(read, most): seen[read]} if read in seen else found
 
@@ -66,6 +66,6 @@ def _word_ends(
     if starts is None:
         *starts, total = accumulate((len(tokenizer.encode(w)) for w in source.split()), initial=0)
         if total != arrived:
-            # the last resort: an unknown piece may look like the end of a word
+            # a last resort: an unknown piece may look like the end of a word
             return word_ends(tokenizer, tokens)
     return [end - 1 for end in (*starts[1:], arrived)] if starts else []

@@ -17,8 +17,8 @@ from hmt.text.pieces import Detokenizer
 from hmt.text.sentences import SentenceCutter, ends_sentence, has_punctuation
 from hmt.text.symbols import EOS
 
-# Words of a sentence after which its commas no longer promise a full stop: some recognisers write
-# commas only.  Of 100 sentences in news and debates 3 to 5 are longer.
+# Number of words after which the commas of a sentence no longer promise a full stop: some
+# recognisers write only commas.  In news and debates, 3 to 5 of 100 sentences are longer.
 PATIENCE = 40
 
 
@@ -28,7 +28,7 @@ class Word:
 
     text: str
     tokens: tuple[int, ...]
-    spoken: float | None = None  # when, as the caller reports
+    spoken: float | None = None  # when, if the caller reports it
 
     @property
     def says_something(self) -> bool:
@@ -39,11 +39,11 @@ class Word:
 class OpenSentence:
     """A stream together with the words that it was given.
 
-    In running text (not `by_line`) the model is not woken for punctuation alone: marks wait for the
+    In running text (not `by_line`) the model does not run for punctuation alone: marks wait for the
     first word, and a sentence of nothing but marks is not translated.  Where it `cuts`, punctuation
-    ends the sentence, and so does a word that the segmentation takes for the first of another.  If
-    it is not sure of that, the word waits for the next one, seldom two, or for the end that the
-    caller reports.
+    ends the sentence, and so does a word that the segmentation takes for the first of the next one.
+    If the segmentation is unsure, the word waits for one more word, rarely for two, or for the end
+    that the caller reports.
     """
 
     def __init__(
@@ -59,12 +59,12 @@ class OpenSentence:
         self.engine, self.stream, self.tokenizers = engine, stream, tokenizers
         self.by_line, self.cuts = by_line, cuts
         self._segmentation = segmentation
-        self._waiting: list[tuple[Word, Heard]] = []  # and the latest opinions of them
+        self._waiting: list[tuple[Word, Heard]] = []  # words and the latest opinions on them
         self.words: list[Word] = []
         self.text = ""  # written so far
         self.end_reason = ""  # why its source ended, once it has
         self._says_something = by_line
-        self._ends_with_word = False  # a word ended it, with no need of a caller or a next word
+        self._ends_with_word = False  # its last word ended it, not the caller or the next word
         self._tokens: list[tuple[int, ...]] = []  # of each word, as the stream was given them
         self._starts: list[int] = []  # tokens before each word
         self._held: list[int] = []  # tokens of marks that wait for the first word
@@ -81,13 +81,13 @@ class OpenSentence:
 
     @property
     def waiting(self) -> list[Word]:
-        """Words of which it is not decided yet whether they belong to this sentence."""
+        """Words that may belong to this sentence or the next: not decided yet."""
         return [word for word, _ in self._waiting]
 
     def take(self, word: Word, max_tokens: int) -> list[Word]:
         """Give the stream a word, or let it wait; return the words that open the next sentence.
 
-        There are some if the sentence ends before this word, or before one that waited for it.
+        There are some if the sentence ends before this word, or before one that was waiting.
         """
         coming = sum(len(one.tokens) for one in (*self.waiting, word))
         is_full = bool(self.words) and self.length + coming >= max_tokens
@@ -107,13 +107,14 @@ class OpenSentence:
         return []
 
     def release(self) -> list[Word]:
-        """Decide about the words that wait; return those that open the next sentence."""
+        """Decide on the words that wait; return those that open the next sentence."""
         return self._settle(is_due=True)
 
     def _settle(self, is_due: bool) -> list[Word]:
-        """Give the stream the words that wait, but for those that open the next sentence.
+        """Give the stream the words that wait, except those that open the next sentence.
 
-        Unless a decision `is_due`, they go on waiting from the first on of which it is unsure.
+        Unless a decision `is_due`, the first word with an unsure border, and all after it, go on
+        waiting.
         """
         while self._waiting and not self.end_reason:
             word, heard = self._waiting[0]
@@ -155,7 +156,7 @@ class OpenSentence:
     def rebuild(self, engine: Engine, stream: Stream) -> bool:
         """Replay everything in another engine; return whether it wrote the text already shown.
 
-        Decoding is greedy and independent of other streams, so it does unless the engines differ.
+        Decoding is greedy and independent of other streams, so it did unless the engines differ.
         """
         old, self.engine, self.stream = self.stream, engine, stream
         stream.is_running, stream.stops = old.is_running, old.stops
@@ -192,16 +193,16 @@ class OpenSentence:
                 yield i, text, self._detokenizer.is_at_border
 
     def words_read(self, tokens: int) -> int:
-        """Words of which at least one of the first `tokens` is a part."""
+        """Words that begin within the first `tokens` source tokens."""
         return bisect_left(self._starts, tokens)
 
     # ---- the end
 
     def border_at_full_stop(self, least_end: float) -> Border | None:
-        """Where the sentence ended, if the full stop just written ends one.
+        """Where the sentence ended, if the full stop just written ends it.
 
-        It does where the source has no punctuation, and the model agrees that the text is complete;
-        not where a segmenter listens, which knows better.
+        It does if the source has no punctuation and the model agrees that the text is complete, but
+        not if a segmenter is listening, which knows better.
         """
         if self._segmentation is not None and self._segmentation.is_listening:
             return None
@@ -219,7 +220,7 @@ class OpenSentence:
     def end(self) -> tuple[str, int]:
         """Why the sentence ended, and how many words belong to it, now that its text is over.
 
-        Only words the model had read count, so words that arrived early change nothing.
+        Only words that the model has read count, so words that arrive early change nothing.
         """
         stream = self.stream
         read = self.words_read(stream.reads[-1] if stream.reads else 0)
@@ -237,7 +238,7 @@ class OpenSentence:
         return find_border(self.engine.system, self.stream.knobs, tokens, target)
 
     def record(self, index: int, words: int | None = None) -> Record:
-        """What happened so far; once it has ended, with the first `words` words as the sentence."""
+        """What happened so far; with `words`, the sentence ended after that many words."""
         own = self.words[:words]
         tokens = None
         if len(own) < len(self.words):

@@ -1,4 +1,4 @@
-"""Text in, text out, append-only: one live translation with an engine of its own."""
+"""Text in, text out, append-only: one live translation with its own engine."""
 
 import logging
 import threading
@@ -20,15 +20,15 @@ from hmt.text.language_pair import Tokenizers
 
 logger = logging.getLogger("hmt.streaming")
 
-# Sentences of which a session keeps events and records: about an hour of speech, some 25 MB.
+# Sentences whose events and records a session keeps: about an hour of speech, some 25 MB.
 KEPT_SENTENCES = 1000
 
 
 class Session:
     """Words in, newly written text out; what was returned is never taken back.
 
-    It takes running text: a sentence ends by punctuation, `pause`, `finish`, or the model itself.
-    With `rules.by_line` only `finish` ends a sentence, for corpora of one sentence per line.
+    It takes running text: punctuation, `pause`, `finish` or the model itself ends a sentence.  With
+    `rules.by_line`, for corpora of one sentence per line, only the caller ends one.
     `listener` is called with every event; `events` and `records` hold those of the last `keep`
     sentences.  A session serves one thread; one model serves any number of sessions.
     """
@@ -61,7 +61,7 @@ class Session:
     def push(self, text: str, spoken: float | None = None) -> str:
         """Take one word, or several; return the text that can be written now, often "".
 
-        `spoken` is when the words were spoken, in seconds on a clock of the caller's.
+        `spoken` is when the words were spoken, in seconds on the caller's own clock.
         """
         words = _words(text, "push")
         _check_time(spoken)
@@ -69,7 +69,7 @@ class Session:
             return "".join([self._hear(word, spoken) for word in words])
 
     def pause(self) -> str:
-        """The speaker paused: end the sentence here; the text goes on."""
+        """The speaker paused: end the sentence, but not the line."""
         with self._alone():
             return self._end(events.PAUSE)
 
@@ -95,7 +95,7 @@ class Session:
             return "".join([self._hear(word, spoken) for word in words])
 
     def commit(self, spoken: float | None = None) -> str:
-        """The utterance is over: what was guessed last is final, and ends the sentence."""
+        """The utterance is over: the last guess is final, and the sentence ends."""
         with self._alone():
             words = self._hypotheses.commit()
             text = "".join([self._hear(word, spoken) for word in words])

@@ -35,7 +35,7 @@ class WordGate:
         return [held for event in events for word in self.push(event) for held in word]
 
     def rest(self) -> list[Written]:
-        """The events of the open word: at the end of a sentence it is whole, too."""
+        """The events of the open word, which is whole at the end of a sentence."""
         held, self._held = self._held, []
         return held
 
@@ -47,13 +47,13 @@ class WordAssembler:
         self._gate = WordGate()
 
     def take(self, event: Event) -> list[WholeWord]:
-        """The words that are now whole; mostly one or none."""
+        """The words that are now whole; usually one or none."""
         if isinstance(event, Ended):
             return self.rest()
         return _words(self._gate.push(event)) if isinstance(event, Written) else []
 
     def rest(self) -> list[WholeWord]:
-        """The word that is still open, if any: at the end of a translation it is whole."""
+        """The word that is still open, if any; at the end of a translation it is whole."""
         return _words([self._gate.rest()])
 
 

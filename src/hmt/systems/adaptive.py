@@ -124,7 +124,7 @@ class Adaptive(TokenSystem[AdaptiveConfig, AdaptiveKnobs, Computed]):
 
     @property
     def neighbours(self) -> list[list[int]]:
-        """Indices of the models of each ensemble, from small lags to large; none of one model."""
+        """Indices of the models of each ensemble, from small lags to large; empty for one model."""
         lags = self.config.lags
         if len(lags) < 2:
             return []

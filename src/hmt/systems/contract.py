@@ -59,7 +59,7 @@ class PassOutput:
         return self.hidden[ends]
 
     def reported(self, kind: type[ReportT]) -> list[ReportT]:
-        """The layers' reports, which the system knows to be of this kind."""
+        """The layers' reports, all of this type, which is the system's own."""
         return reports_of(kind, self.reports)
 
 
@@ -144,7 +144,7 @@ class System(nn.Module, Generic[ConfigT, KnobsT, MemoryT]):
 
     @classmethod
     def compose(cls, models: "Sequence[System]") -> Self:
-        """A system made of trained ones; most are trained themselves."""
+        """A system made of trained ones; most systems are trained instead, and refuse this."""
         raise UserError(f"This {cls.name} model is trained, not composed: leave out models.")
 
     def inspect(self, batch: Batch, knobs: KnobsT) -> Sequence[Mapping[str, object]]:

@@ -38,7 +38,7 @@ class TokenPass:
         return full.masked_scatter(self.is_real, values)
 
     def reported(self, kind: type[ReportT]) -> list[ReportT]:
-        """The layers' reports, which the system knows to be of this kind."""
+        """The layers' reports, all of this type, which is the system's own."""
         return reports_of(kind, self.reports)
 
 
@@ -145,7 +145,7 @@ def scheduled(batch: Batch, needed: Callable[[int], int | None]) -> Tensor:
 
 
 def trial_plan(stream: Stream[KnobsT, MemoryT], first: int = 1) -> Plan | Read:
-    """The next token's row on all that has been read, once that is `first` tokens or everything.
+    """The next token's row, seeing all that was read, once that is `first` tokens or everything.
 
     The row is kept only if it writes.
     """

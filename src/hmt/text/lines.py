@@ -92,7 +92,7 @@ def _refuse_changed(files: Iterable[TextFile]) -> None:
 
 
 def _check_line(path: Path, number: int, begun: int, block: bytes) -> int:
-    """Refuse an endless line; `begun` are its bytes before this block. -> those after it"""
+    """Refuse an endless line; `begun` is its size before this block. -> the last line's after it"""
     first = block.find(b"\n")
     if begun + (len(block) if first < 0 else first) > MAX_LINE_BYTES:
         raise UserError(

@@ -75,7 +75,7 @@ class Tokenizer:
         return "".join(words.push(id) for id in ids)
 
     def normalize(self, text: str) -> str:
-        """`text` as the vocabulary sees it: composed, lower-cased if it is, single spaces."""
+        """`text` as the vocabulary sees it: composed, single spaces, lower-cased if set so."""
         text = " ".join(_clean(text).split())
         normalizer = self.backend.normalizer
         return text if normalizer is None else str(normalizer.normalize_str(text))

@@ -53,7 +53,7 @@ def save_state(
 ) -> None:
     """Write everything that a resumed run needs, and keep the previous state.
 
-    `data` are the fingerprint and the digests; `learned` are the weights and the optimizer's.
+    `data` is the fingerprint and the digests; `learned` is the weights and the optimizer's state.
     """
     system, optimizer = learned
     content = {

@@ -45,6 +45,7 @@ def publish(
         knobs=system.knobs(**_knobs(recipe, model.system)),
         languages=model.languages,
         avoids_loops=model.avoids_loops,
+        end_penalty=model.end_penalty,
         facts=facts,
     )
     notes = (

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hmt.errors import UserError
-from hmt.models.directory import check_languages
+from hmt.models.directory import check_end_penalty, check_languages
 from hmt.plain import check_depth, from_plain, json_object, to_plain, toml_table
 
 Table = dict[str, Any]
@@ -20,7 +20,7 @@ OPTIMIZERS = ("adam", "muon")
 # The remedy for a missing key, see `from_plain`.
 MISSING = "add it to the recipe, or give it with --set {key}=..."
 # Settings of [model] that a stage with another system keeps.
-OF_THE_MODEL = ("languages", "avoids_loops")
+OF_THE_MODEL = ("languages", "avoids_loops", "end_penalty")
 
 
 @dataclass(frozen=True)
@@ -43,11 +43,13 @@ class Model:
     models: list[str] = field(default_factory=list)
     languages: tuple[str, str] | None = None  # of source and target, as in ["de", "en"]
     avoids_loops: bool = False  # never write a pattern that has just been repeated
+    end_penalty: float = 0.0  # cost of a sentence end while more source comes
 
     def __post_init__(self) -> None:
         if self.models and self.config:
             raise UserError("model.models bring their own configuration: leave out model.config.")
         check_languages(self.languages)
+        check_end_penalty(self.end_penalty)
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ class Training:
     """How one stage is trained; the defaults are the papers' where they agree."""
 
     updates: int
-    batch_tokens: int = 4096  # target tokens of a batch with padding; the source has the same limit
+    batch_tokens: int = 4096  # of a batch on either side, without padding
     accumulate: int = 1  # batches per update
     optimizer: str = "adam"  # or "muon" for the matrices of the layers, and adam for all else
     learning_rate: float = 5e-4  # reached at the end of the warm-up

@@ -12,7 +12,7 @@ from hmt.training.recipe import Training
 FREE = {
     *("updates", "save_every", "keep", "average_last", "validate_every", "validation_sentences"),
     *("metric", "patience", "log_every", "threads", "tensorboard", "compile"),
-    *("model.languages", "model.avoids_loops"),
+    *("model.languages", "model.avoids_loops", "model.end_penalty"),
 }
 
 # What a setting was in a state written before the setting existed.

@@ -1,8 +1,8 @@
-"""Training of a segmenter: lines of written text are heard without capitals and punctuation.
+"""Training a segmenter: lines of written text are heard without capitals and punctuation.
 
 Shapes: B talks, W words, T tokens.
 
-A session forgets what it has heard where a sentence begins, so most examples are one sentence and
+A session forgets what it has heard when a sentence begins, so most examples are one sentence and
 the first words of another; some are two, because a border may be missed, and some begin within
 a sentence, because it may have been cut.  Half of the examples follow the order of their file; the
 other half draw each sentence from anywhere in it, because many files are sorted.
@@ -92,7 +92,7 @@ class Sentences:
 
 @dataclass(frozen=True)
 class Talk:
-    """Words that are heard one after the other, and what is to be found."""
+    """Words that are heard one after the other, and what should be found."""
 
     tokens: np.ndarray  # (T,)
     starts: np.ndarray  # first token of each word (W,)
@@ -158,7 +158,7 @@ def _written(word: str) -> tuple[int, bool]:
 def train_segmenter(
     files: Sequence[Sentences], vocabulary: int, updates: int, seed: int = 1
 ) -> Segmenter:
-    """A segmenter that knows the sentences of these files, each drawn equally often."""
+    """A segmenter trained on the sentences of these files, with equally many words from each."""
     torch.manual_seed(seed)
     draw = random.Random(seed)
     segmenter = Segmenter(vocabulary)
@@ -209,7 +209,7 @@ def _loss(logits: Tensor, labels: Tensor) -> Tensor:
 
 
 def _batches(files: Sequence[Sentences], draw: random.Random) -> Iterator[list[Talk]]:
-    """Talks for one update after the other, as many words from each file."""
+    """The talks of each update in turn, with equally many words from each file."""
     while True:
         pool: list[Talk] = []
         for sentences in files:
@@ -237,7 +237,7 @@ def _example(sentences: Sentences, draw: random.Random) -> Talk:
 
 
 def _order(sentences: Sentences, draw: random.Random) -> list[int]:
-    """Numbers of one or two sentences, and of those that begin behind them, of one word maybe."""
+    """Numbers of one or two sentences, and of those after them, which may be single words."""
     count = OPINIONS + (2 if draw.random() < MISSED else 1)
     if draw.random() < 0.5:
         first = draw.randrange(len(sentences))
@@ -272,14 +272,14 @@ class Found:
     casing: float  # words within sentences written as in the file
     comma_precision: float
     comma_recall: float
-    questions: float  # sentences told right from questions, or the other way round
+    questions: float  # sentences correctly recognised as questions, or as none
 
 
 @torch.inference_mode()
 def examine(segmenter: Segmenter, sentences: Sentences) -> Found:
     """How well it does on sentences in their order, each heard with the first words of the next.
 
-    As in a session, a word of which it is not sure is decided on when the words after it are heard.
+    As in a session, a word that it is not sure of is decided once the words after it are heard.
     """
     count = len(sentences)
     orders = [[(n + k) % count for k in range(OPINIONS + 1)] for n in range(count)]

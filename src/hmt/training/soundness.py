@@ -46,7 +46,7 @@ def _tensors(value: Any) -> Iterator[Tensor]:
 
 
 def restore(optimizer: Optimizer, state: dict[str, Any], where: Path) -> None:
-    """Restore an optimizer's state; its settings are the recipe's, whatever those in the state."""
+    """Restore an optimizer's state; its settings are the recipe's, whatever the state holds."""
     own = {
         name: [{k: v for k, v in group.items() if k != "params"} for group in rule.param_groups]
         for name, rule in optimizer.rules.items()

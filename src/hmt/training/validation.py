@@ -10,6 +10,7 @@ import torch
 from hmt.errors import UserError
 from hmt.metrics.quality import QUALITIES
 from hmt.metrics.scores import score
+from hmt.streaming.choice import ChoiceRules
 from hmt.streaming.engine import Engine
 from hmt.streaming.recording import record_of
 from hmt.systems.contract import System
@@ -61,7 +62,8 @@ def streamed(
 ) -> dict[str, float]:
     """BLEU, chrF and AL in tokens of chosen pairs, translated as the finished model would."""
     sources = [corpus.source(n)[:-1].tolist() for n in chosen]
-    engine = Engine(system, slots=min(SLOTS, len(sources)), avoids_loops=model.avoids_loops)
+    rules = ChoiceRules.of(tokenizers[1], model.avoids_loops, model.end_penalty)
+    engine = Engine(system, slots=min(SLOTS, len(sources)), rules=rules)
     records = []
     for n, stream in engine.translate(sources, system.knobs(**model.knobs)):
         record = record_of(stream, tokenizers, tokenizers[0].decode(sources[n]), n)
