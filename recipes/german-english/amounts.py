@@ -8,7 +8,7 @@ Pair = tuple[str, str]
 
 
 def same(text: str) -> Pair:
-    """What is copied."""
+    """The same text on both sides."""
     return text, text
 
 
@@ -24,7 +24,7 @@ def number(rng: Random) -> Pair:
 
 
 def small(rng: Random) -> Pair:
-    """The number of a platform, or somebody's age."""
+    """A platform number, or somebody's age."""
     return same(str(rng.randint(2, rng.choice((12, 40)))))
 
 
@@ -117,7 +117,7 @@ def day(rng: Random) -> Pair:
 
 
 def date(rng: Random) -> Pair:
-    """A day of a year."""
+    """A date with its year."""
     german, english = day(rng)
     value = year(rng)[0]
     return f"{german} {value}", f"{english} {value}"

@@ -1,12 +1,12 @@
-"""Write a mean of the weights that two models share; what only the first has is taken from it.
+"""Average the weights that two models share; those that only the first has are copied from it.
 
     python recipes/german-english/blend.py FIRST SECOND OUTPUT.safetensors [SHARE]
 
-SHARE is the weight of the second in the mean, from 0 to 1; 0.5 if it is not given.
+SHARE is the share of the second in the mean, from 0 to 1; 0.5 if it is not given.
 
-A stage that starts at a high rate leaves the place where the stage before ended, and ends elsewhere
-at about the same loss.  The mean of the two ends is better than both (the idea of stochastic weight
-averaging: Izmailov and others, 2018).
+A stage that starts at a high learning rate moves away from where the stage before ended, and ends
+elsewhere at about the same loss.  The mean of the two results is better than either (the idea of
+stochastic weight averaging: Izmailov and others, 2018).
 """
 
 import sys

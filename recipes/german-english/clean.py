@@ -10,7 +10,7 @@ from words import listed
 Pair = tuple[str, str]
 
 INVISIBLE = str.maketrans({"\u00a0": " ", "\u00ad": None, "\ufeff": None})
-# What is read may have any kind of quotation mark and apostrophe; what is written has one.
+# The source may have any kind of quotation mark and apostrophe; the target has only one.
 PLAIN_MARKS = str.maketrans(
     {"’": "'", "‘": "'", "`": "'", "´": "'", "“": '"', "”": '"', "„": '"', "«": '"', "»": '"'}
 )
@@ -34,7 +34,7 @@ ENGLISH = frozenset(
     been its was were mr mrs no yes thank please
 """)
 )
-# A side may be this many times as long as usual, once short lines are allowed for.
+# A side may be this many times as long as usual; short lines are given more room.
 LONGEST_RATIO = 1.8
 USUAL_RATIO = 1.12  # German characters per English one
 
@@ -50,7 +50,7 @@ def normalise_target(text: str) -> str:
 
 
 def tidy(source: str, target: str) -> Pair:
-    """Both sides in one spelling, without list bullets and one-sided stage directions."""
+    """Both sides normalised, without list bullets and one-sided stage directions."""
     source, target = normalise(source), normalise_target(target)
     source, target = BULLET.sub("", source), BULLET.sub("", target)
     if ("(" in source) != ("(" in target):
@@ -59,7 +59,7 @@ def tidy(source: str, target: str) -> Pair:
 
 
 def fault(source: str, target: str) -> str:
-    """Why the pair should not be learned from; empty if it may."""
+    """Why the pair should not be learned from; empty if it may be."""
     if not source or not target:
         return "empty"
     if source.casefold() == target.casefold() and len(source.split()) > 2:
@@ -77,7 +77,7 @@ def fault(source: str, target: str) -> str:
 def clean(
     pairs: Iterable[Pair], held_out: frozenset[str], counts: Counter[str]
 ) -> list[Pair | None]:
-    """Tidied pairs in order; None in the place of a dropped one, so that neighbours are known."""
+    """Tidied pairs in order; None in place of a dropped pair, so that neighbours are known."""
     kept: list[Pair | None] = []
     for pair in pairs:
         source, target = tidy(*pair)
@@ -94,14 +94,14 @@ def _letters(text: str) -> float:
 
 
 def _foreign(text: str, own: frozenset[str], other: frozenset[str]) -> bool:
-    """Whether the small words speak against the language that the side should be in."""
+    """Whether the common words suggest another language than the side should be in."""
     words = re.findall(r"[^\W\d_]+", text.lower())
     mine = sum(word in own for word in words)
     return sum(word in other for word in words) > mine + 1 or (len(words) >= 8 and mine == 0)
 
 
 def _numbers_disagree(source: str, target: str) -> bool:
-    """Whether most of the numbers of two or more digits stand on one side only."""
+    """Whether most of the numbers with two or more digits are on one side only."""
     sides = [
         {n for n in NUMBER.findall(THOUSANDS.sub("", s)) if len(n) > 1} for s in (source, target)
     ]

@@ -1,4 +1,4 @@
-"""The same sentence as it is written, as it is typed in haste, and as a recogniser hears it.
+"""The same sentence as it is written, as it is typed in haste, and as a recogniser gives it.
 
 Only the source changes: the target always has its capitals and its punctuation.
 """
@@ -13,17 +13,17 @@ Made = tuple[str, str, str]  # the form, the source, the target
 EDGES = ".,;:!?…\"'„“”‚‘’«»()[]{}<>–—-*•/"
 ORDINAL = re.compile(r"\d{1,2}\.")
 LONGEST = 70  # source words of joined lines
-# The segmenter restores capitals and punctuation before the model reads a word, so that few lines
-# need to be as they are heard: where it errs, or where a model is used without it.
+# The segmenter restores capitals and punctuation before the model reads a word, so only a few lines
+# need to be as they are heard, for where it errs and for models that are used without it.
 HEARD_JOINED = 0.15  # of joined lines
 
 
 def unpunctuated(text: str) -> str:
-    """The text without punctuation around its words; what is inside a word or number stays."""
+    """The text without punctuation around its words; marks inside a word or number stay."""
     words = text.split()
     last = len(words) - 1
     bare = (
-        # "am 3. Mai": the point belongs to the number, unless the sentence ends here.
+        # "am 3. Mai": the full stop belongs to the number, unless the sentence ends here.
         word if n < last and ORDINAL.fullmatch(word) else word.strip(EDGES)
         for n, word in enumerate(words)
     )
@@ -31,7 +31,7 @@ def unpunctuated(text: str) -> str:
 
 
 def heard(text: str) -> str:
-    """The text as a speech recogniser gives it: small letters, no punctuation."""
+    """The text as a speech recogniser gives it: lower case, no punctuation."""
     return unpunctuated(text).lower()
 
 
@@ -46,7 +46,7 @@ def join(pairs: Sequence[Pair]) -> Pair:
 
 
 def joined(pairs: Sequence[Pair], rng: Random) -> Made:
-    """Several pairs as one, some of them as they are heard."""
+    """Several pairs as one, sometimes as it is heard."""
     source, target = join(pairs)
     if rng.random() < HEARD_JOINED:
         return "joined, heard", heard(source), target
@@ -59,7 +59,7 @@ def fits(pairs: Sequence[Pair]) -> bool:
 
 
 def in_order(lines: Sequence[Pair | None], rng: Random) -> Iterator[Made]:
-    """Every pair of a running text once; some with the one or two lines that follow them.
+    """Every pair of a running text once; some joined with the one or two lines that follow.
 
     About 27 of 100 pairs end up joined: 14 of 100 draws, of two or three pairs each.
     """
@@ -97,7 +97,7 @@ def single(pair: Pair, draw: float) -> Made:
 
 
 def grouped(pairs: Sequence[Pair], rng: Random) -> Iterator[Made]:
-    """Every pair once, joined with one to three others from anywhere."""
+    """The pairs joined in random groups of two to four; only the first of a group too long."""
     order = list(pairs)
     rng.shuffle(order)
     n = 0

@@ -4,8 +4,8 @@
 
 FOLDER holds europarl-de-en, tatoeba-de-en and newstest-de-en; OUTPUT receives train.de, train.en,
 valid.de and valid.en for the model, everyday.de and debates.de for its segmenter.  SHARE is how
-much of Europarl is used, from 0 to 1; where it is most of it, all other text is made twice, with
-other names and numbers.  The same folder always gives the same text.
+much of Europarl is used, from 0 to 1; if that is most of it, all other text is made twice, with
+different names and numbers.  The same folder always gives the same text.
 """
 
 import gzip
@@ -29,7 +29,7 @@ TEMPLATE_LINES = 220_000
 COPY_LINES = 20_000
 HEARD = 0.4  # of one in four everyday lines
 VALIDATION_LINES = 1_000  # of each corpus
-EVEN_SHARE = 0.55  # of Europarl, its latest part: so half of the target words are everyday ones
+EVEN_SHARE = 0.55  # of Europarl, its last part: then half of the target words are everyday ones
 HELD_OUT = (
     "tatoeba-de-en/dev.de",
     "europarl-de-en/dev.de",
@@ -46,7 +46,7 @@ def lines_of(path: Path) -> list[str]:
 
 
 def pairs_of(stem: Path, ending: str = "") -> list[Pair]:
-    """The pairs of two files that differ in their language only."""
+    """The pairs of two files whose names differ only in the language."""
     source, target = (
         lines_of(stem.parent / f"{stem.name}.{side}{ending}") for side in ("de", "en")
     )
@@ -70,7 +70,7 @@ def everyday(pairs: list[Pair], rng: Random) -> Iterator[Made]:
     for pair in pairs:
         source, target = pair
         yield "as written", source, target
-        # Two people of these sentences would otherwise be the only ones the model knows.
+        # Otherwise the model would know only the two people whom these sentences mention most.
         for _ in range(2):
             yield "as written", *(swap(pair, rng) if rng.random() < 0.5 else pair)
         other = swap(pair, rng) if rng.random() < 0.5 else pair
@@ -89,7 +89,7 @@ def everyday(pairs: list[Pair], rng: Random) -> Iterator[Made]:
 
 
 def write(made: Iterable[tuple[str, Made]], output: Path) -> dict[tuple[str, str], list[int]]:
-    """Write the training text; pairs, source words and target words of each kind and form."""
+    """Write the training text; count pairs, source and target words of each kind and form."""
     counts: dict[tuple[str, str], list[int]] = {}
     names = (output / "train.de", output / "train.en")
     german, english = (name.open("w", encoding="utf-8") for name in names)
@@ -137,7 +137,7 @@ def corpora(folder: Path, share: float) -> tuple[list[Pair], list[Pair | None]]:
 def training_text(
     short: list[Pair], debates: list[Pair | None], rounds: int
 ) -> Iterator[tuple[str, Made]]:
-    """All lines of the training text with the kind each belongs to; all but debates in rounds."""
+    """All lines of the training text, each with its kind; all but debates in every round."""
     for seed in range(SEED, SEED + 10 * rounds, 10):
         kinds = {
             "tatoeba": everyday(short, Random(seed)),
@@ -152,7 +152,7 @@ def training_text(
 
 
 def sentences(pairs: Iterable[Pair | None], path: Path) -> None:
-    """Write the sources alone, one sentence per line: what the segmenter learns from."""
+    """Write only the sources, one sentence per line: what the segmenter learns from."""
     path.write_text("".join(pair[0] + "\n" for pair in pairs if pair), encoding="utf-8")
 
 

@@ -76,7 +76,7 @@ SURNAMES = listed("""
     Werner White Wiese Wilhelm Williams Wilson Winkler Winter Wolff Wood Wright Wójcik
     Yamamoto Yang Yilmaz Zhang Ziegler Zimmermann
 """)
-# Whom the everyday sentences speak of: German form, English form, whether a man.
+# People in the everyday sentences: German form, English form, whether it is a man.
 OLD_ACQUAINTANCES = (
     ("Maria", "Mary", False),
     ("Mary", "Mary", False),
@@ -98,7 +98,7 @@ ENDS = (*[""] * 6, *listed("n r l s t m k x nd rt ck lf"))
 
 
 def invented(rng: Random, *, most: int = 4) -> str:
-    """A word that nobody knows but anybody can read, in small letters."""
+    """An invented word that anybody can read, in lower case."""
     syllables = rng.randint(2, most)
     parts = [rng.choice(STARTS) + rng.choice(VOWELS) for _ in range(syllables)]
     return "".join(parts) + rng.choice(ENDS)
@@ -121,7 +121,7 @@ def draw_female(rng: Random) -> Pair:
 
 
 def draw_name(rng: Random) -> Pair:
-    """A first name."""
+    """What a person is called: mostly a first name."""
     return _first(rng, rng.choice((MALE, FEMALE)))
 
 

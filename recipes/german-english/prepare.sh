@@ -1,23 +1,34 @@
 #!/usr/bin/env bash
 # The text of the German-English model that ships, and its vocabulary: Europarl and the `anki` lines
 # of Tatoeba (CC BY 2.0 FR) as a live translator meets them, and templates of our own; then the same
-# with all of Europarl, for the last parts of the training.
+# with all of Europarl, for the later parts of the training.
 #   bash recipes/german-english/prepare.sh FOLDER
 # FOLDER holds europarl-de-en, tatoeba-de-en and newstest-de-en (of the last only what to leave out).
+#   bash recipes/german-english/prepare.sh FOLDER MODEL
+# then makes the text of the last parts, of which some is as the segmenter of MODEL restores it.
 set -euo pipefail
 folder=${1:?name the folder that holds europarl-de-en, tatoeba-de-en and newstest-de-en}
 out=runs/german-english
+here=$(dirname "${BASH_SOURCE[0]}")
 hmt=${HMT:-.venv/bin/hmt}
 python=${PYTHON:-$(dirname "$hmt")/python}
-# prepare TEXT DATA SHARE OPTIONS...: the text with a share of Europarl, then its token files
-prepare() {
-  local text=$out/$1 data=$out/$2 share=$3
-  [ -d "$data" ] && return
-  "$python" "$(dirname "${BASH_SOURCE[0]}")/make_text.py" "$folder" "$text" "$share"
+# encode TEXT DATA OPTIONS...: the token files of a text
+encode() {
+  local text=$out/$1
   "$hmt" prepare --source "$text/train.de" --target "$text/train.en" \
     --valid-source "$text/valid.de" --valid-target "$text/valid.en" \
-    --max-tokens 120 --max-ratio 4 --workers "${WORKERS:-1}" --output "$data" "${@:4}"
+    --max-tokens 120 --max-ratio 4 --workers "${WORKERS:-1}" --output "$out/$2" "${@:3}"
+}
+# prepare TEXT DATA SHARE OPTIONS...: the text with a share of Europarl, then its token files
+prepare() {
+  [ -d "$out/$2" ] && return
+  "$python" "$here/make_text.py" "$folder" "$out/$1" "$3"
+  encode "$1" "$2" "${@:4}"
 }
 prepare text data 0.55 --size 10000
-given=$out/data/tokenizer.json
-prepare text-all data-all 1 --vocabulary given --source-tokenizer "$given" --target-tokenizer "$given"
+same_pieces=(--vocabulary given --source-tokenizer "$out/data/tokenizer.json" --target-tokenizer "$out/data/tokenizer.json")
+prepare text-all data-all 1 "${same_pieces[@]}"
+if [ -n "${2:-}" ] && [ ! -d $out/data-restored ]; then
+  "$python" "$here/restore.py" "$2" $out/text-all $out/text-restored
+  encode text-restored data-restored "${same_pieces[@]}"
+fi

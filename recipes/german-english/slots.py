@@ -43,7 +43,7 @@ COPIED = tuple(
 
 
 def street(rng: Random) -> Pair:
-    """A street and a number of a house, as the sign has it."""
+    """A street and a house number, in German on both sides."""
     kind = rng.choice(("straße", "straße", "allee", "gasse"))
     first = rng.choice(words.STREETS) if rng.random() < 0.7 else invented(rng, most=3).capitalize()
     return same(f"{first}{kind} {rng.randint(1, 199)}")
@@ -70,7 +70,7 @@ def train(rng: Random) -> Pair:
 
 
 def room(rng: Random) -> Pair:
-    """The number of a room."""
+    """A room number."""
     value = str(rng.randint(2, 499))
     return same(
         rng.choice((value, value, f"{rng.choice('ABCDEF')}{value}", f"{value[0]}.{value[-1]}4"))
@@ -78,7 +78,7 @@ def room(rng: Random) -> Pair:
 
 
 def email(rng: Random) -> Pair:
-    """An electronic address."""
+    """An e-mail address."""
     host = rng.choice((*words.HOSTS, f"{invented(rng, most=3)}.{rng.choice(('de', 'com', 'org'))}"))
     user = draw_surname(rng)[0].lower().replace("'", "")
     return same(
@@ -87,7 +87,7 @@ def email(rng: Random) -> Pair:
 
 
 def url(rng: Random) -> Pair:
-    """An address of the web."""
+    """A web address."""
     host = f"{invented(rng, most=3)}.{rng.choice(('de', 'com', 'org', 'net', 'eu'))}"
     return same(
         rng.choice((f"www.{host}", host, f"https://{host}/{invented(rng, most=2)}")).translate(
@@ -97,7 +97,7 @@ def url(rng: Random) -> Pair:
 
 
 def word(rng: Random) -> Pair:
-    """A word to be copied as it is, in small letters."""
+    """A word to be copied unchanged, in lower case."""
     return same(rng.choice(words.LOANS) if rng.random() < 0.4 else invented(rng))
 
 
@@ -109,17 +109,17 @@ def company(rng: Random) -> Pair:
 
 
 def product(rng: Random) -> Pair:
-    """A product or a program that goes without an article."""
+    """A product or a program that takes no article."""
     return same(rng.choice(words.PRODUCTS) if rng.random() < 0.7 else invented(rng).capitalize())
 
 
 def copied(rng: Random) -> Pair:
-    """A phrase of another language, or a string that means nothing in any."""
+    """A phrase of another language, or a string that means nothing in any language."""
     return same(rng.choice(COPIED))
 
 
 def quoted(rng: Random) -> Pair:
-    """A phrase to be copied, without the mark that ends it."""
+    """A phrase to be copied, without its final punctuation mark."""
     return same(
         rng.choice([text for text in COPIED if text[-1].isalnum() or len(text) > 3]).rstrip(" .!?")
     )
@@ -140,7 +140,7 @@ def babble(rng: Random) -> Pair:
 
 
 def mistern(rng: Random) -> Pair:
-    """A person by surname where German has the accusative or dative."""
+    """A person by surname, where German uses the accusative or dative."""
     german, english = mister(rng)
     return german.replace("Herr ", "Herrn "), english
 

@@ -1,4 +1,4 @@
-"""Other names, places and numbers in a pair, the same on both sides, so that copying is learned."""
+"""New names, places and numbers for a pair, the same on both sides, to teach copying."""
 
 import re
 from collections.abc import Callable
@@ -14,7 +14,7 @@ Draw = Callable[[Random], Pair]
 WORD = re.compile(r"[^\W\d_]+")
 NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
 EXCHANGED = str.maketrans(".,", ",.")
-# Words of their own in one of the two languages, or parts of longer names.
+# Names that are also words in one of the two languages, or parts of longer names.
 AMBIGUOUS = frozenset(
     listed("""
     August York Washington Lincoln Bosnien Mark Will May Rose Rosa Roman Art Ernst Wolf Christian
@@ -24,7 +24,7 @@ AMBIGUOUS = frozenset(
 
 
 def _known() -> dict[str, dict[str, Draw]]:
-    """For each German name its English forms, and how another of its kind is drawn."""
+    """For each German name, its English forms and how to draw another name of its kind."""
     known: dict[str, dict[str, Draw]] = {}
     people = [(name, name, draw_male) for name in MALE] + [(n, n, draw_female) for n in FEMALE]
     people += [(de, en, draw_male if man else draw_female) for de, en, man in OLD_ACQUAINTANCES]
@@ -44,7 +44,7 @@ def swap(pair: Pair, rng: Random) -> Pair:
 
 
 def swap_names(pair: Pair, rng: Random) -> Pair:
-    """Other people and places for those that are named on both sides."""
+    """Replace people and places that are named on both sides."""
     source, target = pair
     spoken_of = set(WORD.findall(target))
     german: dict[str, str] = {}
@@ -60,7 +60,7 @@ def swap_names(pair: Pair, rng: Random) -> Pair:
 
 
 def swap_numbers(pair: Pair, rng: Random) -> Pair:
-    """Other numbers of the same kind, if both sides have the same ones."""
+    """Replace numbers by others of the same kind, if both sides have the same ones."""
     source, target = pair
     if not any(map(str.isdigit, source)) or re.search(r"\d[a-z]", target):
         return pair
@@ -88,7 +88,7 @@ def other_number(number: str, rng: Random) -> str:
         return "".join([rng.choice("123456789"), *digits[1:]])
     value = int(number)
     if value < 2:
-        return number  # grammar depends on them
+        return number  # grammar depends on 0 and 1
     for low, high in ((2, 12), (13, 31), (32, 99), (100, 999)):
         if value <= high:
             return str(rng.randint(low, high))

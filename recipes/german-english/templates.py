@@ -1,4 +1,4 @@
-"""Templates: pairs of sentences with typed slots, and the text that is made of them."""
+"""Templates: pairs of sentences with typed slots, and the text made from them."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -44,12 +44,12 @@ def spoken(template: Pair, rng: Random) -> Pair:
 
 
 def weights(templates: Sequence[Pair]) -> list[float]:
-    """How often each is used: the more slots, the more there is to say."""
+    """How often each is used: more slots give more variety."""
     return [0.2 + min(3, len(SLOT.findall(german))) for german, _ in templates]
 
 
 def from_templates(lines: int, others: Sequence[Pair], rng: Random) -> Iterator[Made]:
-    """So many filled templates, in all forms, some joined with each other or with `others`."""
+    """This many filled templates, in all forms, some joined with each other or with `others`."""
     templates = read_templates(*SPEECH)
     chosen = [spoken(t, rng) for t in rng.choices(templates, weights(templates), k=lines)]
     for pair in chosen:
@@ -68,7 +68,7 @@ def from_templates(lines: int, others: Sequence[Pair], rng: Random) -> Iterator[
 
 
 def to_copy(lines: int, others: Sequence[Pair], rng: Random) -> Iterator[Made]:
-    """So many lines with something to be copied as it is, one in five beside a sentence."""
+    """This many lines with something to be copied unchanged, one in five beside a sentence."""
     templates = read_templates("copied")
     for template in rng.choices(templates, k=lines):
         pair = fill(template, rng)

@@ -1,10 +1,10 @@
-"""Text as it is really heard: some pairs joined, some without punctuation, some without capitals.
+"""Text as it is heard in practice: some pairs joined, some without punctuation or capitals.
 
     python recipes/tatoeba/spoken.py anki.de anki.en spoken.de spoken.en
 
-Every pair stays as it is.  A sixth of them appears once more joined with another pair, so that a
-full stop need not be the end; an eighth without the last punctuation mark of the source, and a
-twelfth with a source in small letters and without any punctuation.  Nothing is random.
+Every pair stays as it is.  A sixth of them appear once more joined with another pair, because a
+full stop need not be the end; an eighth appear without the last punctuation mark of the source, and
+a twelfth with the source in lower case and without punctuation.  Nothing is random.
 """
 
 import re
@@ -17,7 +17,7 @@ STEP = 7919  # a prime: the other sentence of a joined pair comes from anywhere 
 
 
 def spoken(pairs: list[Pair]) -> Iterator[Pair]:
-    """The pairs, and those made of them."""
+    """The pairs, and those made from them."""
     for n, (source, target) in enumerate(pairs):
         yield source, target
         if n % 6 == 0:
@@ -30,7 +30,7 @@ def spoken(pairs: list[Pair]) -> Iterator[Pair]:
 
 
 def main(source: str, target: str, new_source: str, new_target: str) -> None:
-    """Read two files, write two longer ones."""
+    """Read two files and write two longer ones."""
     lines = [Path(name).read_text(encoding="utf-8").splitlines() for name in (source, target)]
     pairs = [(s.strip(), t.strip()) for s, t in zip(*lines, strict=True)]
     made = [pair for pair in spoken(pairs) if pair[0]]

@@ -10,6 +10,8 @@ from types import ModuleType
 
 import pytest
 
+import hmt
+
 RECIPE = Path(__file__).parents[2] / "recipes" / "german-english"
 MODULES = (
     "amounts",
@@ -22,6 +24,7 @@ MODULES = (
     "templates",
     "words",
     "make_text",
+    "restore",
 )
 PAIRS = [(f"Satz Nummer {n}, ja.", f"Sentence number {n}, yes.") for n in range(2, 400)]
 
@@ -181,3 +184,48 @@ def test_what_is_written_has_one_kind_of_mark(recipe):
     source, target = recipe["clean"].tidy("Wie geht’s, „Tom“?", "How’s it going, “Tom”?")
     assert source == "Wie geht’s, „Tom“?"
     assert target == 'How\'s it going, "Tom"?'
+
+
+SPOKEN = [
+    "ich habe keine zeit was machst du morgen",
+    "wir haben im garten gegessen das wetter war schön",
+    "er sagt dass er morgen nicht kommen kann weil er arbeiten muss",
+    "um neun uhr morgens fährt der zug nach berlin ab die fahrkarte kostet 35 euro",
+    "hast du das buch gelesen das ich dir gegeben habe ja es war gut",
+    "geh arbeiten lucas",
+]
+
+
+def test_restored_lines_are_what_a_session_gives_the_model(recipe: dict[str, ModuleType]) -> None:
+    model = hmt.load()
+    restorer = recipe["restore"].Restorer(model.segmenter, model.source_tokenizer)
+    restored = restorer.restore([line.split() for line in SPOKEN])
+    for line, text in zip(SPOKEN, restored, strict=True):
+        session = model.session()
+        session.push(line)
+        session.finish()
+        [whole] = model.translate([text])
+        read = [token for record in session.records for token in record.source_tokens]
+        assert [t for t in read if t != "</s>"] == whole.source_tokens[:-1], text
+    assert sum(text.count(",") for text in restored) and any("?" in text for text in restored)
+    assert any(text.count(".") > 1 for text in restored), "a border was found"
+
+
+def test_lines_are_restored_in_their_places(recipe: dict[str, ModuleType], tmp_path: Path) -> None:
+    text = tmp_path / "text"
+    text.mkdir()
+    german = [*SPOKEN, "Das ist gut.", "Wie geht es dir?"] * 20
+    for name in ("train.de", "train.en", "valid.de", "valid.en"):
+        lines = german if name == "train.de" else [f"{n}" for n in range(len(german))]
+        (text / name).write_text("\n".join(lines) + "\n")
+    recipe["restore"].main(hmt.models.model.PRETRAINED, text, tmp_path / "made")
+    made = (tmp_path / "made" / "train.de").read_text().splitlines()
+    heard = recipe["forms"].heard
+    # A restored ordinal or a mark inside a line is no difference in words.
+    assert [heard(line).replace(".", "") for line in made] == [
+        heard(line).replace(".", "") for line in german
+    ]
+    changed = sum(a != b for a, b in zip(made, german, strict=True))
+    assert 0.4 * len(german) < changed < 0.7 * len(german)
+    for name in ("train.en", "valid.de", "valid.en"):
+        assert (tmp_path / "made" / name).read_bytes() == (text / name).read_bytes()
