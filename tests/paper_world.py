@@ -34,7 +34,7 @@ decoder_layers = 1
 share_embeddings = {shared}
 
 [training]
-updates = {updates}
+updates = 4
 batch_tokens = 400
 warmup = 2
 save_every = 2
@@ -65,11 +65,11 @@ def write_text(folder: Path, names: Sequence[str], ends: tuple[str, str], count:
             (folder / f"{plain}.{end}{'.gz' if plain != name else ''}").write_bytes(packed)
 
 
-def write_recipe(path: Path, system: str, more: str = "", updates: int = 4) -> None:
+def write_recipe(path: Path, system: str, more: str = "") -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     shared = "false" if path.parent.name == "iwslt15" else "true"
     more = more or (HMT if system == "hmt" else "")
-    text = RECIPE.format(system=system, more=more, updates=updates, shared=shared)
+    text = RECIPE.format(system=system, more=more, shared=shared)
     path.write_text(COMPOSED if system == "adaptive" else text)
 
 
@@ -140,10 +140,11 @@ def make(place: Place, *names: str, execute=here, **options) -> dict[str, str]:
 
 
 def options(place: Place) -> list[str]:
-    """The places as options of the command."""
+    """The places, and the number of updates, as options of the command."""
     names = ("runs", "data", "output", "recipes")
     words = [word for name in names for word in (f"--{name}", str(getattr(place, name)))]
-    return [*words, "--store", str(place.output.parent / "store")]
+    words += ["--store", str(place.output.parent / "store")]
+    return [*words, "--updates", str(place.updates)]
 
 
 def everything(folder: Path) -> Place:

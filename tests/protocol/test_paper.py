@@ -27,7 +27,6 @@ from paper_world import (
     reported,
     steps_of,
     world,
-    write_recipe,
 )
 
 from hmt.cli import run as command
@@ -37,7 +36,7 @@ from hmt.paper.blocks import Picture, Section, Table, Text
 from hmt.paper.pace import LEAST_SECONDS, Pace, measured
 from hmt.paper.parts import ORDER, PARTS
 from hmt.paper.parts.ablations import Outcome, levels, verdict
-from hmt.paper.parts.comparison import above
+from hmt.paper.parts.comparison import above, in_reach
 from hmt.paper.parts.main import TIME, UPDATES
 from hmt.paper.plan import (
     DONE,
@@ -53,6 +52,7 @@ from hmt.paper.runs import is_finished, stated_seconds, training_seconds
 from hmt.systems import SYSTEMS
 from hmt.training.recipe import load_recipe
 
+EVALUATION = "evaluate equal-updates/hmt"
 PATIENCE_SECONDS = 400  # of a machine that is busy with other things
 
 
@@ -77,7 +77,7 @@ def done(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     shutil.copytree(made, tmp_path / "copy")
     monkeypatch.chdir(tmp_path / "copy")
     recipes = Path("recipes/multi30k")
-    return Place(Path("runs"), Path("text"), Path("results"), recipes, pieces=300)
+    return Place(Path("runs"), Path("text"), Path("results"), recipes, pieces=300, updates=4)
 
 
 def test_a_plan_runs_to_its_end_and_reports_what_it_found(done: Place, tmp_path: Path) -> None:
@@ -86,20 +86,27 @@ def test_a_plan_runs_to_its_end_and_reports_what_it_found(done: Place, tmp_path:
     found = make(place, *names)
     assert set(found.values()) == {"ran", "done"}, found
     assert make(place, *names) == dict.fromkeys(found, "done"), "nothing is done twice"
+    put_points(place, "main/hmt", LINE)
     report = reported(place, path=tmp_path / "docs" / "paper.md")
     states = {chapter.part.name: chapter for chapter in report.chapters}
     assert states["selection"].state == "whole" and states["speed"].state == "missing"
-    assert states["scratch"].state == "3 of 8 steps" and states["main"].state == "missing"
+    assert states["scratch"].state == "1 of 8 steps" and states["iwslt15"].state == "missing"
+    assert states["main"].state == "3 of 77 steps", "the start, HMT and its evaluation"
+    assert states["main"].section.missing == [rival.label for rival in UPDATES.rivals[1:]]
     assert states["scratch"].section.missing == ["multipath", "full"]
-    assert "here hmt has" in states["scratch"].section.verdict, "one system alone is shown"
+    for name in ("main", "scratch"):
+        assert "here hmt has" in states[name].section.verdict, "one system alone is shown"
     assert [type(block) for block in states["scratch"].section.blocks] == [Picture, Table, Table]
+    kinds = [type(block) for block in states["main"].section.blocks]
+    assert kinds == [Picture, Text, Table, Table, Table]
     assert states["speed"].section.missing == ["speed"]
     text = (tmp_path / "docs" / "paper.md").read_text()
     page = (tmp_path / "docs" / "paper.html").read_text()
     for link in re.findall(r"!\[.*?\]\((.*?)\)", text):
         assert (tmp_path / "docs" / link).exists(), link
     assert "| most probable selection | 1.77 | 24.02 |" in text, "theirs stand beside ours"
-    for said in ("Against the row all selections", "hmt evaluate RUNS/hmt", "seed 1", "Missing: "):
+    evaluated = "hmt evaluate RUNS/equal-updates/hmt"
+    for said in ("Against the row all selections", evaluated, "seed 1", "Missing: "):
         assert said in text and said in page
     assert str(tmp_path) not in text + page, "no folder of this machine"
     assert not re.search(r"(src|href)=\"(?!data:|#)", page), "the page is one file"
@@ -110,18 +117,18 @@ def test_a_stopped_plan_goes_on_where_it_was(place: Place) -> None:
     """Planted bug: a stamp written before the command has ended."""
     ran: list[str] = []
 
-    def stops_at_third(words: Sequence[str], log: Path, tick: Callable[[], None]) -> int:
-        if len(ran) == 2:
+    def stops_at_fourth(words: Sequence[str], log: Path, tick: Callable[[], None]) -> int:
+        if len(ran) == 3:
             raise KeyboardInterrupt
         ran.append(words[0])
         return here(words, log, tick)
 
     with pytest.raises(KeyboardInterrupt):
-        make(place, "selection", execute=stops_at_third)
-    assert ran == ["prepare", "train"]
+        make(place, "selection", execute=stops_at_fourth)
+    assert ran == ["prepare", "train", "train"]
     before = contents(place.runs)
     found = make(place, "selection")
-    assert list(found.values()) == ["done", "done", "ran", "ran"]
+    assert list(found.values()) == ["done", "done", "done", "ran", "ran"]
     assert contents(place.runs) == before, "what was trained is not touched"
 
 
@@ -137,42 +144,71 @@ def test_a_failed_step_stops_only_what_needs_it(place: Place) -> None:
 
 
 def test_without_training_what_is_there_is_used(place: Place) -> None:
-    assert make(place, "selection", trains=False)["train hmt"] == "skipped"
-    assert not (place.runs / "hmt").exists()
+    found = make(place, "selection", trains=False)
+    assert found["train start"] == found["train equal-updates/hmt"] == "skipped"
+    assert not (place.runs / "start").exists() and not (place.runs / "equal-updates").exists()
 
 
 def test_runs_of_others_are_taken_as_they_are(done: Place) -> None:
     elsewhere = replace(done, output=Path("other"))
     before = contents(done.runs)
     found = make(elsewhere, "selection", trains=False)
-    assert found["train hmt"] == "done" and found["analyse selection"] == "ran"
+    assert found["train start"] == found["train equal-updates/hmt"] == "done"
+    assert found["analyse selection"] == "ran"
     assert contents(done.runs) == before
 
 
 def test_other_inputs_make_a_step_stale(done: Place) -> None:
-    evaluation = next(s for s in steps_of(done, "selection") if s.name == "evaluate main/hmt")
+    evaluation = next(s for s in steps_of(done, "selection") if s.name == EVALUATION)
     ledger = ledger_of(done)
     assert ledger.state(evaluation) == DONE
     source = done.data / "test_2016_flickr.de"
     lines = source.read_text().splitlines()
     source.write_text("\n".join([*lines[1:], lines[0]]) + "\n")
     assert ledger.state(evaluation) == STALE
-    assert make(done, "selection")["evaluate main/hmt"] == "ran"
+    assert make(done, "selection")[EVALUATION] == "ran"
     assert ledger.state(evaluation) == DONE
 
 
 def test_a_run_of_another_recipe_is_not_taken_for_this_one(done: Place) -> None:
-    (training,) = (s for s in steps_of(done, "selection") if s.is_training)
-    trained, recipe = done.runs / "hmt", done.recipes / "hmt.toml"
-    assert is_finished(trained, recipe, ["output=x"])
-    assert not is_finished(trained, recipe, ["model.config.states=5"])
-    assert not is_finished(trained, recipe, ["training.updates=6"]), "not at its end"
-    assert not is_finished(done.runs / "none", recipe, [])
-    assert ledger_of(done).state(training) == DONE
-    recipe.write_text(recipe.read_text().replace("updates = 4", "updates = 6"))
-    assert ledger_of(done).state(training) == OPEN
+    start, training = trainings = [s for s in steps_of(done, "selection") if s.is_training]
+    trained, recipe = done.runs / "equal-updates/hmt", done.recipes / "hmt.toml"
+    own = training.command[3::2]
+    assert is_finished(trained, recipe, [*own, "output=x"])
+    assert not is_finished(trained, recipe, [*own, "model.config.states=5"])
+    assert not is_finished(trained, recipe, [*own, "training.updates=6"]), "not at its end"
+    assert not is_finished(done.runs / "none", recipe, own)
+    ledger = ledger_of(done)
+    assert [ledger.state(step) for step in trainings] == [DONE, DONE]
+    longer = steps_of(replace(done, updates=6), "selection")
+    assert [ledger.state(step) for step in longer if step.is_training] == [OPEN, OPEN]
+    recipe.write_text(recipe.read_text().replace("batch_tokens = 400", "batch_tokens = 500"))
+    assert [ledger.state(step) for step in trainings] == [DONE, OPEN], (
+        "that of the start is another"
+    )
     assert (training_seconds(trained) or 0) > 0
-    assert stated_seconds(recipe) == 120 == training.seconds
+    assert stated_seconds(recipe) == 120
+    # the recipes state the cost of 2,800 updates
+    assert start.seconds == pytest.approx(120 * 32 / 2800)
+    assert training.seconds == pytest.approx(120 * 4 / 2800)
+
+
+def test_folders_of_another_number_of_updates_are_refused(
+    done: Place, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Planted bug: HMT, begun on the start of a trial, goes on to the updates of the plan."""
+    before = contents(Path())
+
+    def said(place: Place) -> str:
+        assert command(["paper", "selection", *options(place)]) == 2
+        return capfd.readouterr().err
+
+    of_runs = said(replace(done, updates=5, output=Path("new/results")))
+    assert "runs/start was made with --updates 4, not 5" in of_runs and of_runs.count("\n") == 1
+    of_results = said(replace(done, updates=5, runs=Path("new/runs")))
+    assert "results/steps/train-start.json was made with --updates 4, not 5" in of_results
+    assert "greater than or equal to 1" in said(replace(done, updates=0))
+    assert contents(Path()) == before, "nothing was touched"
 
 
 def wait_until(is_true: Callable[[], bool], process: "subprocess.Popen[bytes]") -> None:
@@ -182,14 +218,16 @@ def wait_until(is_true: Callable[[], bool], process: "subprocess.Popen[bytes]") 
         time.sleep(0.2)
 
 
+def endless(place: Place) -> Place:
+    """The same with a training that still runs when a signal comes."""
+    return replace(place, updates=100_000)
+
+
 def test_interrupt_reaches_the_running_step_and_loses_nothing(place: Place, tmp_path: Path) -> None:
     """A real signal while a real training runs: it saves itself, and goes on the next time."""
-    recipe = place.recipes / "hmt.toml"
-    write_recipe(recipe, "hmt", updates=100_000)
-    recipe.write_text(recipe.read_text().replace("save_every = 2", "save_every = 50"))
-    words = [sys.executable, "-m", "hmt", "paper", "selection", *options(place)]
+    words = [sys.executable, "-m", "hmt", "paper", "selection", *options(endless(place))]
     words += ["--report", str(tmp_path / "report.md")]
-    journal, log = place.runs / "hmt" / "log.jsonl", place.output / "logs" / "train-hmt.log"
+    journal, log = place.runs / "start" / "log.jsonl", place.output / "logs" / "train-start.log"
 
     hears = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # also if the tests do not
     first = subprocess.Popen(words, stderr=subprocess.DEVNULL, preexec_fn=hears)
@@ -210,12 +248,9 @@ def test_interrupt_reaches_the_running_step_and_loses_nothing(place: Place, tmp_
 @pytest.mark.skipif(sys.platform != "linux", reason="a child is told of its parent's end on Linux")
 def test_a_killed_plan_takes_its_training_with_it(place: Place, tmp_path: Path) -> None:
     """Else the training would hold its run against the plan that goes on with it."""
-    recipe = place.recipes / "hmt.toml"
-    write_recipe(recipe, "hmt", updates=100_000)
-    recipe.write_text(recipe.read_text().replace("save_every = 2", "save_every = 50"))
-    words = [sys.executable, "-m", "hmt", "paper", "selection", *options(place)]
+    words = [sys.executable, "-m", "hmt", "paper", "selection", *options(endless(place))]
     words += ["--report", str(tmp_path / "report.md")]
-    journal, lock = (place.runs / "hmt" / name for name in ("log.jsonl", "training/lock"))
+    journal, lock = (place.runs / "start" / name for name in ("log.jsonl", "training/lock"))
     plan = subprocess.Popen(words, stderr=subprocess.DEVNULL)
     wait_until(lambda: journal.exists() and journal.stat().st_size > 0, plan)
     training = Path("/proc") / re.findall(r"\d+", lock.read_text())[0]
@@ -226,7 +261,7 @@ def test_a_killed_plan_takes_its_training_with_it(place: Place, tmp_path: Path) 
     while training.exists():
         assert time.monotonic() < deadline, "it trains on"
         time.sleep(0.2)
-    assert (place.runs / "hmt" / "training" / "state.pt").exists(), "it saved itself first"
+    assert (place.runs / "start" / "training" / "state.pt").exists(), "it saved itself first"
 
 
 def test_dry_run_and_subsets(place: Place, capfd: pytest.CaptureFixture[str]) -> None:
@@ -344,9 +379,9 @@ def test_every_training_of_the_real_plan_resolves(tmp_path: Path) -> None:
     assert gates == [False, True]
     assert last["equal-time/multipath"].training.updates > 1500, "cheaper, so more updates"
     assert last["equal-time/gsimt"].training.updates < 1000, "dearer, so fewer"
-    assert last["equal-updates/hmt-2"].training.warm_start.endswith("start-2"), (
-        "seeds share nothing"
-    )
+    second = found["equal-updates/hmt-2"]
+    assert second.seed == 2 and second.stages[-1].training.warm_start.endswith("/start")
+    assert "start-2" not in found, "seeds share the start"
     assert last["europarl/multipath"].training.updates == last["europarl/hmt"].training.updates
 
 
@@ -359,11 +394,13 @@ def test_what_shows_most_comes_first(tmp_path: Path) -> None:
     assert place["train equal-time/multipath"] < place["train equal-updates/gsimt"]
     assert place["train europarl/hmt"] < place["train ablations/L8-K10"]
     assert place["analyse equal-time/against-gsimt"] < place["train equal-updates/hmt-2"]
-    assert place["analyse accuracy"] < place["train start"]
+    assert place["analyse speed"] < place["train start"], "it needs no model"
+    looks = ("accuracy", "selection", "cases", "threshold")  # at HMT alone
+    assert all(place[f"analyse {x}"] < place["train equal-updates/multipath"] for x in looks)
     for step in planned(parts, everything(tmp_path)):
         assert all(place[other.name] < place[step.name] for other in step.needs)
     again = [name for name in names if name.startswith("train ") and name.endswith("-2")]
-    assert {"train start-2", "train equal-updates/multipath-2"} <= set(again)
+    assert {"train equal-updates/hmt-2", "train equal-updates/multipath-2"} <= set(again)
     assert "train equal-updates/wait-9-2" not in names, "HMT and two others have several seeds"
 
 
@@ -445,21 +482,37 @@ def test_points_above_the_line_are_named(tmp_path: Path) -> None:
     )
 
 
+def test_points_far_below_hmt_are_not_drawn(tmp_path: Path) -> None:
+    """They would press the curves that are compared onto each other."""
+    place = replace(everything(tmp_path), seeds=(1,))
+    put_points(place, "equal-updates/hmt", LINE)
+    points = [(0.1, 20.0), (1.5, 26.1), (2.5, 32.0)]
+    put_points(place, "equal-updates/itst", [({"threshold": x}, x, y) for x, y in points])
+    seen, note = in_reach(UPDATES.curves(place), "hmt")
+    assert {curve.label: len(curve.points) for curve in seen} == {"hmt": 2, "itst": 2}
+    assert note == "Points of itst below 26.0 BLEU are in the table but not drawn."
+    blocks = UPDATES.blocks(place, "caption")
+    assert Text(note) in blocks
+    table = next(b for b in blocks if isinstance(b, Table) and len(b.rows) == 5)
+    assert any("20.0" in cell for row in table.rows for cell in row)
+    assert in_reach(seen, "hmt") == (seen, "")
+
+
 def test_half_an_evaluation_of_another_model_is_made_anew(done: Place) -> None:
     """Killed in the middle, then the model is trained again: what is left would be refused."""
     steps = {step.name: step for step in steps_of(done, "selection")}
-    evaluation, ledger = steps["evaluate main/hmt"], ledger_of(done)
+    evaluation, ledger = steps[EVALUATION], ledger_of(done)
     kept = contents(evaluation.output.parent)
     ledger.begin(evaluation)
     assert ledger.state(evaluation) == OPEN, "begun by the same: it goes on"
-    assert make(done, "selection")["evaluate main/hmt"] == "ran"
+    assert make(done, "selection")[EVALUATION] == "ran"
     assert contents(evaluation.output.parent) == kept
     ledger.begin(evaluation)
     evaluation.output.unlink()
     lines = (done.data / "test_2016_flickr.de").read_text().splitlines()
     (done.data / "test_2016_flickr.de").write_text("\n".join([*lines[1:], lines[0]]) + "\n")
     assert ledger.state(evaluation) == STALE
-    assert make(done, "selection")["evaluate main/hmt"] == "ran"
+    assert make(done, "selection")[EVALUATION] == "ran"
 
 
 def test_policy_quality_is_drawn(done: Place, tmp_path: Path) -> None:
@@ -469,7 +522,7 @@ def test_policy_quality_is_drawn(done: Place, tmp_path: Path) -> None:
     words = [
         "analyse",
         "policy",
-        str(done.runs / "hmt"),
+        str(done.runs / "equal-updates/hmt"),
         "--source",
         files[0],
         "--target",
@@ -486,14 +539,14 @@ def test_a_killed_step_says_so_and_goes_on(place: Place) -> None:
 
     steps = steps_of(place, "selection")
     found = run(steps, ledger_of(place), place.output / "logs", Lines(), killed)
-    assert [outcome.status for outcome in found] == ["ran", "failed", "skipped", "skipped"]
+    assert [outcome.status for outcome in found] == ["ran", "failed", *["skipped"] * 3]
     assert found[1].why == "ended by signal 9; repeat the command to go on where it was"
     assert measured(steps, ledger_of(place)) == Pace(), "one short step says nothing about the rest"
 
 
 def test_times_follow_the_pace_of_this_machine(place: Place) -> None:
     """Of trainings under way by their logs; of others by what was done here."""
-    prepare, train, evaluate, analyse = steps_of(place, "selection")
+    prepare, train, evaluate, *_, analyse = steps_of(place, "scratch")
     assert train.seconds == 120 and evaluate.seconds and evaluate.seconds >= LEAST_SECONDS
     run_of = train.output.parent
     run_of.mkdir(parents=True)

@@ -23,6 +23,7 @@ from hmt.paper.store import Entry, read_store, write_store
 from hmt.training.recipe import load_recipe
 
 MADE = ("selection", "cases")
+HMT = "equal-updates/hmt"
 
 
 def paper(*words: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
@@ -45,7 +46,7 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = world(folder)
     with pytest.MonkeyPatch.context() as patched:
         words = [*MADE, *options(place), "--report", str(folder / "report.md")]
-        assert len(paper(*words, monkeypatch=patched)) == 5
+        assert len(paper(*words, monkeypatch=patched)) == 6
     return folder
 
 
@@ -59,6 +60,7 @@ def elsewhere(first: Path, tmp_path: Path) -> Place:
         tmp_path / "text",
         tmp_path / "results",
         tmp_path / "recipes" / "multi30k",
+        updates=4,
     )
 
 
@@ -83,7 +85,8 @@ def test_a_store_gives_the_same_report_from_an_empty_folder(
         assert section(ours, title) == section(theirs, title)
     assert ours.read_text().count("![") == 2 == len(list((tmp_path / "report").iterdir()))
     assert "waits in" in section(ours, "Case studies")
-    assert "| hmt | 4 | 1 |" in section(ours, "Trainings")
+    assert "| start | 32 | 1 |" in section(ours, "Trainings")
+    assert f"| {HMT} | 4 | 1 |" in section(ours, "Trainings")
 
 
 def test_a_store_has_no_sentence_and_no_folder_of_a_machine(first: Path) -> None:
@@ -94,9 +97,9 @@ def test_a_store_has_no_sentence_and_no_folder_of_a_machine(first: Path) -> None
     words = set((first / "text" / "test_2016_flickr.en").read_text().split())
     long = [word for word in words if len(word) > 5]
     assert long and not any(re.search(rf"\b{word}\b", held) for word in long)
-    assert str(first) not in held and "RESULTS/main/hmt" in held
+    assert str(first) not in held and f"RESULTS/{HMT}" in held
     entries = read_store(first / "store")
-    evaluated, trained = entries["evaluate main/hmt"], entries["train hmt"]
+    evaluated, trained = entries[f"evaluate {HMT}"], entries[f"train {HMT}"]
     assert evaluated.seed == trained.seed == 1 and trained.updates == 4
     assert evaluated.seconds and evaluated.finished.startswith("20")
     assert "cores" in evaluated.machine and set(evaluated.inputs) == {
@@ -111,12 +114,12 @@ def test_what_is_stored_is_made_again_if_asked_or_needed(
     words = [*options(elsewhere), "--report", str(tmp_path / "report.md")]
     assert command(["paper", *MADE, "--dry-run", *words]) == 0
     plan = capfd.readouterr().out
-    assert re.search(r"^stored +train hmt$", plan, re.M) and "to do" not in plan
+    assert re.search(rf"^stored +train {HMT}$", plan, re.M) and "to do" not in plan
     assert command(["paper", *MADE, "--dry-run", "--fresh", *words]) == 0
     assert "stored" not in capfd.readouterr().out
     # the accuracy needs the weights, not the evaluation
     ran = paper("accuracy", *MADE, *words, monkeypatch=monkeypatch)
-    assert [each.split()[0] for each in ran] == ["prepare", "train", "analyse"]
+    assert [each.split()[0] for each in ran] == ["prepare", "train", "train", "analyse"]
     assert "analyse accuracy" in read_store(tmp_path / "store")
     ran = paper("selection", "--fresh", *words, monkeypatch=monkeypatch)
     assert [each.split()[0] for each in ran] == ["evaluate", "analyse"]
@@ -131,19 +134,42 @@ def test_stored_results_of_another_plan_do_not_count(elsewhere: Place, tmp_path:
 
     def valid(place: Place) -> set[str]:
         found = Known(place, ledger_of(place), stored)
-        return {s.name.split()[0] for s in steps_of(place, *MADE) if found.entry(s)}
+        return {s.name for s in steps_of(place, *MADE) if found.entry(s)}
 
-    assert valid(elsewhere) == {"prepare", "train", "evaluate", "analyse"}
+    trained = {"prepare", "train start", f"train {HMT}"}
+    assert valid(elsewhere) == {
+        *trained,
+        f"evaluate {HMT}",
+        "analyse selection",
+        "analyse cases",
+    }
     assert valid(replace(elsewhere, data=tmp_path / "none")) == valid(elsewhere), "text not needed"
     assert valid(replace(elsewhere, pieces=400)) == set(), "all depends on the vocabulary"
+    assert valid(replace(elsewhere, updates=5)) == {"prepare"}, "another number of updates"
     test_set = elsewhere.data / "test_2016_flickr.de"
     test_set.write_text(test_set.read_text() + "\n")
-    assert valid(elsewhere) == {"prepare", "train"}, "another test set"
+    assert valid(elsewhere) == trained, "another test set"
     recipe = elsewhere.recipes / "hmt.toml"
+    shutil.copy(recipe, tmp_path / "before.toml")
     recipe.write_text(recipe.read_text().replace("# Cost: about 2", "# Cost: about 3"))
-    assert valid(elsewhere) == {"prepare", "train"}, "a remark changes nothing"
-    recipe.write_text(recipe.read_text().replace("warmup = 2", "warmup = 3"))
-    assert valid(elsewhere) == {"prepare"}, "another recipe"
+    assert valid(elsewhere) == trained, "a remark changes nothing"
+    recipe.write_text(recipe.read_text().replace("batch_tokens = 400", "batch_tokens = 500"))
+    assert valid(elsewhere) == {"prepare", "train start"}, "another recipe"
+    shutil.copy(tmp_path / "before.toml", recipe)
+    assert valid(elsewhere) == trained
+    first = elsewhere.recipes / "multipath.toml"
+    first.write_text(first.read_text().replace("warmup = 2", "warmup = 3"))
+    assert valid(elsewhere) == {"prepare"}, "another start"
+
+
+def test_a_store_of_another_number_of_updates_is_left_alone(
+    elsewhere: Place, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    before = contents(tmp_path)
+    assert command(["paper", *MADE, *options(replace(elsewhere, updates=5))]) == 2
+    said = capfd.readouterr().err
+    assert "train-start.json was made with --updates 4, not 5" in said and "--store" in said
+    assert contents(tmp_path) == before
 
 
 def test_a_composed_model_is_known_by_its_recipe(tmp_path: Path) -> None:

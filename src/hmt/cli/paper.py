@@ -3,7 +3,7 @@
 import logging
 import signal
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from hmt.paper.pace import Pace
     from hmt.paper.plan import Ledger, Part, Place, Step
     from hmt.paper.running import Display, Expected, Outcome
+    from hmt.paper.store import Entry
 
 logger = logging.getLogger(__name__)
 
@@ -55,7 +56,23 @@ REPORT = typer.Option(
 STORE = typer.Option(
     Path("docs/paper/results"),
     file_okay=False,
-    help="Folder of finished results, also of other machines, to draw on and to add to.",
+    help="Folder of finished results, here or on other machines, to reuse and to add to.",
+)
+SEEDS = typer.Option("1", help="Seeds of the main figure, as in 1,2,3.")
+UPDATES = typer.Option(
+    1000,
+    min=1,
+    help="Updates of every system from the shared start, which has eight times as many; fewer for "
+    "a trial.",
+)
+DRY_RUN = typer.Option(
+    False, "--dry-run", help="Show what would run and about how long, and run nothing."
+)
+NO_TRAIN = typer.Option(
+    False, "--no-train", help="Train nothing; evaluate and analyse existing runs."
+)
+FRESH = typer.Option(
+    False, "--fresh", help="Make even what the store already has, and replace it there."
 )
 
 
@@ -72,22 +89,17 @@ def paper(
     iwslt15: Path | None = IWSLT15,
     report: Path = REPORT,
     store: Path = STORE,
-    seeds: str = typer.Option("1", help="Seeds of the main figure, as in 1,2,3."),
-    dry_run: bool = typer.Option(
-        False, "--dry-run", help="Show what would run and about how long, and run nothing."
-    ),
-    no_train: bool = typer.Option(
-        False, "--no-train", help="Train nothing; evaluate and analyse existing runs."
-    ),
-    fresh: bool = typer.Option(
-        False, "--fresh", help="Make also what the store has already, and replace it there."
-    ),
+    seeds: str = SEEDS,
+    updates: int = UPDATES,
+    dry_run: bool = DRY_RUN,
+    no_train: bool = NO_TRAIN,
+    fresh: bool = FRESH,
 ) -> int:
     """Make the HMT paper's figures and tables at small scale.
 
-    A report shows them beside the paper's. Finished steps are not repeated, neither those of here
-    nor those whose results are in the store: run the command again to resume. One failed step stops
-    only those that need it.
+    A report shows them beside the paper's. Finished steps are not repeated, nor are those whose
+    results are in the store: run the command again to resume. A failed step stops only those that
+    need it.
 
     \b
     Examples:
@@ -103,16 +115,18 @@ def paper(
     names_of_texts = ("alignments", "europarl", "newstest", "iwslt15")
     folders = zip(names_of_texts, (alignments, europarl, newstest, iwslt15), strict=True)
     texts = {option: path for option, path in folders if path is not None}
-    place = Place(runs, data, output, recipes, texts, _numbers(seeds))
+    place = Place(runs, data, output, recipes, texts, _numbers(seeds), updates=updates)
     parts, ledger = chosen(PARTS, names or []), Ledger(output / "steps")
     parts.sort(key=lambda part: ORDER.index(part.name))
     if not dry_run:
         _check_texts(parts, place, names or [])
-    with together(place, PARTS, ledger, read_store(store)) as (seen, known):
+    stored = read_store(store)
+    with together(place, PARTS, ledger, stored) as (seen, known):
         at = replace(seen, seeds=place.seeds, texts=place.texts)
         if dry_run:
             typer.echo("\n".join(_plan(parts, at, known, fresh=fresh)))
             return 0
+        _check_updates(seen, ledger, store, stored)
         steps = planned(parts, at)
         left_out = set() if fresh else spared(steps, known)
     try:
@@ -154,6 +168,32 @@ def _check_texts(parts: "Sequence[Part]", place: "Place", names: Sequence[str]) 
             if part.name in names:
                 raise UserError(f"The part {part.name} needs {options}.")
             logger.info("%s is left out: it needs %s.", part.name, options)
+
+
+def _check_updates(
+    place: "Place", ledger: "Ledger", store: Path, stored: "Mapping[str, Entry]"
+) -> None:
+    """Refuse folders with a start of another length.
+
+    What was trained from it goes on under the same name, and its results would be taken for these.
+    """
+    from hmt.paper.parts.budgets import START, START_UPDATES
+    from hmt.paper.runs import run_recipe, set_updates
+
+    step = START.train(place)
+    run, stamp, entry = step.output.parent, ledger.stamp(step), stored.get(step.name)
+    recipe = run_recipe(run)
+    found = {
+        run: recipe and recipe.stages[-1].training.updates,
+        ledger.path(step): stamp and set_updates(stamp.get("command", ())),
+        store / entry.file if entry else store: entry and entry.updates,
+    }
+    for path, count in found.items():
+        if count and count != set_updates(step.command):
+            raise UserError(
+                f"{path} was made with --updates {count / START_UPDATES:g}, not {place.updates}: "
+                "give that number, or name other folders with --runs, --output and --store."
+            )
 
 
 def _report(

@@ -18,7 +18,7 @@ class Table:
 
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
-    fold: str = ""  # the line that unfolds a long one
+    fold: str = ""  # the line that unfolds a long table; empty: always open
 
 
 @dataclass(frozen=True)

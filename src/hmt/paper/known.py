@@ -1,4 +1,4 @@
-"""What is known about each step: the result made here, else the one in the store."""
+"""What is known about each step: the result made here, or else the one in the store."""
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -38,12 +38,12 @@ class Known:
     entries: dict[str, Entry | None] = field(default_factory=dict)  # of steps already looked up
 
     def state(self, step: Step) -> str:
-        """That of the ledger, or STORED."""
+        """The state in the ledger, or STORED."""
         found = self.ledger.state(step)
         return STORED if found != DONE and self.from_store(step) else found
 
     def entry(self, step: Step) -> Entry | None:
-        """What is known of a finished step."""
+        """What is known about a finished step."""
         if step.name not in self.entries:
             self.entries[step.name] = self.from_here(step) or self.from_store(step)
         return self.entries[step.name]
@@ -80,18 +80,18 @@ class Known:
         )
 
     def _result(self, step: Step) -> dict[str, Any]:
-        """The step's output without sentences and folders, and without what all scores repeat."""
+        """The step's output without sentences, folders, and what is the same in all scores."""
         text = portable(step.output.read_text(encoding="utf-8"), self.place)
         return dict(lean(json.loads(text), (*step.private, "conventions")))
 
     def _texts(self, step: Step) -> dict[str, str]:
-        """Checksums of the inputs that no other step makes, recipes left out: they are kept."""
+        """Checksums of inputs that no other step makes, without recipes, which are stored whole."""
         made = {need.output for need in step.needs}
         texts = [path for path in step.inputs if path not in made and path.suffix != ".toml"]
         return {portable(str(p), self.place): found for p in texts if (found := digest(p))}
 
     def from_store(self, step: Step) -> Entry | None:
-        """The entry of a step if it, and those of all that it needs, are of the same plan."""
+        """The stored entry of a step, if it and all that it needs belong to the same plan."""
         entry = self.stored.get(step.name)
         if entry is None or entry.command != portable(step.shown, self.place):
             return None
@@ -104,7 +104,7 @@ class Known:
 
 
 def lean(values: Any, dropped: Collection[str]) -> Any:
-    """Plain data without some keys, at any depth; its numbers with six digits after the point."""
+    """Plain data without some keys, at any depth; numbers are rounded to six decimals."""
     if isinstance(values, dict):
         return {key: lean(value, dropped) for key, value in values.items() if key not in dropped}
     if isinstance(values, list):
@@ -121,7 +121,7 @@ def spared(steps: Sequence[Step], known: Known) -> set[str]:
             users.setdefault(need.name, []).append(step.name)
     for step in reversed(steps):
         own = users.get(step.name, [])
-        # a training that nothing else uses is a result of its own; others serve what uses them
+        # a training run that nothing else uses is itself a result; others serve what uses them
         is_means = step.is_finished is not None and bool(own)
         if all(user in found for user in own) and (is_means or known.state(step) == STORED):
             found.add(step.name)
@@ -142,7 +142,7 @@ def together(
     with TemporaryDirectory() as folder:
         known = Known(whole, ledger, stored)
         seen = replace(whole, seen=Path(folder), seeds=seeds[:1])
-        # which systems other seeds repeat is seen in the results of the first
+        # the results of the first seed decide which systems other seeds repeat
         for at in (seen, replace(seen, seeds=seeds)):
             _lay(ordered(step for part in parts for step in part.steps(at)), at, known)
         yield replace(seen, seeds=seeds), known
@@ -170,7 +170,7 @@ def _lay(steps: Sequence[Step], place: Place, known: Known) -> None:
 
 
 def _seed(step: Step) -> int | None:
-    """Of the first model that a step is about."""
+    """The seed of the first model that a step is about."""
     if step.is_training:
         return (run_facts(step.output.parent) or {}).get("seed")
     return next((seed for need in step.needs if (seed := _seed(need)) is not None), None)

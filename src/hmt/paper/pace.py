@@ -6,25 +6,25 @@ from dataclasses import dataclass
 from hmt.paper.plan import DONE, Ledger, Step
 from hmt.paper.runs import planned_updates, progress, training_seconds
 
-LEAST_SECONDS = 60.0  # of estimated time: less is too little to judge the rest by
+LEAST_SECONDS = 60.0  # of estimated time; less is too little to judge the rest by
 
 
 @dataclass(frozen=True)
 class Pace:
-    """Time of what was done here as multiples of the estimates; None if too little was done."""
+    """Time that steps took here, as multiples of the estimates; None if too few were done."""
 
     training: float | None = None
     other: float | None = None
 
     def factor(self, step: Step) -> float:
-        """By how much a step is likely to take longer than its estimate."""
+        """How many times its estimate a step is likely to take."""
         first, second = self.training, self.other
         if not step.is_training:
             first, second = second, first
         return first or second or 1.0
 
     def seconds(self, step: Step) -> float | None:
-        """Time a step still needs: by its own log if it is running, else by similar steps."""
+        """Time a step still needs, from its own log if it is running, else from similar steps."""
         if step.is_training and (under_way := progress(step.output.parent)):
             return under_way.seconds_left
         return None if step.seconds is None else step.seconds * self.factor(step)
@@ -37,7 +37,7 @@ class Pace:
 
 
 def taken(step: Step, ledger: Ledger) -> float | None:
-    """Seconds that a step took or will take; for a training, running or not, by its log."""
+    """Seconds that a step took or will take; those of a training run are read from its log."""
     is_done = ledger.state(step) == DONE
     if not step.is_training:
         return (ledger.stamp(step) or {}).get("seconds") if is_done else None
@@ -51,7 +51,7 @@ def taken(step: Step, ledger: Ledger) -> float | None:
 
 
 def measured(steps: Sequence[Step], ledger: Ledger) -> Pace:
-    """The pace of trainings and of other steps by what was done here."""
+    """The pace of training runs and of other steps, from what was done here."""
     factors: list[float | None] = []
     for is_training in (True, False):
         pairs = [

@@ -1,7 +1,7 @@
 """What is to be done: parts (figures and tables of the paper) that need steps (commands of hmt).
 
 A step is done when its output exists and its stamp agrees: the stamp holds the command and the
-digests of all inputs at the time.  A finished training needs no stamp: its run records it.
+digests of all inputs at the time.  A finished training run needs no stamp: its folder records it.
 """
 
 import hashlib
@@ -32,7 +32,7 @@ class Place:
     seeds: tuple[int, ...] = (1,)
     pieces: int = 6000  # joint BPE pieces
     size: str = "tiny"  # of the models whose speed is measured
-    updates: int = 1000  # of every system from the start that all share
+    updates: int = 1000  # of every system after the start that all share
     seen: Path | None = None  # local and stored results together, see known.py
 
     @property
@@ -52,13 +52,13 @@ class Step:
     seconds: float | None = None  # estimate for one core; None if unknown
     is_training: bool = False
     needs: "tuple[Step, ...]" = ()
-    # whether an output without a stamp is finished, such as that of an earlier training
+    # tells whether an output without a stamp is finished, such as that of an earlier training run
     is_finished: Callable[[], bool] | None = None
     private: tuple[str, ...] = ()  # keys of its output that hold sentences of the test set
 
     @property
     def file(self) -> str:
-        """Its name as that of a file."""
+        """Its name as a file name."""
         return self.name.replace("/", "-").replace(" ", "-")
 
     @property
@@ -74,16 +74,16 @@ class Part:
 
     name: str
     title: str
-    theirs: str  # what it is in the paper
+    theirs: str  # what the paper shows
     steps: Callable[[Place], Sequence[Step]]
     section: Callable[[Place], Section]  # the results so far
     groups: tuple[str, ...] = ()
     # enough to show the point; made before the rest of any part
     core: Callable[[Place], Sequence[Step]] | None = None
-    texts: tuple[str, ...] = ()  # folders of text without which it cannot be made
+    texts: tuple[str, ...] = ()  # options that name text without which it cannot be made
 
     def lacks(self, place: Place) -> list[str]:
-        """Options that name text which this part needs, and which were not given."""
+        """Options that this part needs for its text and that were not given."""
         return [name for name in self.texts if name not in place.texts]
 
 
@@ -116,7 +116,7 @@ class Ledger:
         write_atomically(self.path(step), json.dumps({**identity(step), "begun": True}) + "\n")
 
     def state(self, step: Step) -> str:
-        """DONE, OPEN, or STALE: done, or begun, by another command or from other inputs."""
+        """DONE, OPEN, or STALE: done or begun by another command or with other inputs."""
         if step.is_finished is not None:
             return DONE if step.output.exists() and step.is_finished() else OPEN
         stamp = self.stamp(step)
@@ -157,7 +157,7 @@ def portable(text: str, place: Place) -> str:
     names[place.recipes] = "recipes/multi30k"
     if place.recipes.parent.name:  # not the working directory
         names[place.recipes.parent] = "recipes"
-    # a folder inside another one first; only whole names, with what is inside
+    # inner folders before those that contain them; only whole names, with what is inside
     for folder in sorted(names, key=lambda path: -len(str(path))):
         whole = rf"(?<![\w./-]){re.escape(str(folder))}(?![\w.-])"
         text = re.sub(whole, names[folder], text)
@@ -181,13 +181,13 @@ def ordered(steps: Iterable[Step]) -> list[Step]:
 
 
 def with_all_texts(place: Place, parts: Sequence[Part]) -> Place:
-    """The same place for viewing a plan: a folder that was not given has its option's name."""
+    """The same place for viewing a plan: a folder that was not given gets its option's name."""
     unknown = {option: Path(option.upper()) for part in parts for option in part.lacks(place)}
     return replace(place, texts={**unknown, **place.texts})
 
 
 def planned(parts: Sequence[Part], place: Place) -> list[Step]:
-    """All steps of some parts, ordered so that a plan stopped early has shown the most.
+    """All steps of some parts, ordered so that a plan stopped early shows the most.
 
     First the core of every part, then the rest with the first seed, then the other seeds.
     """
@@ -199,7 +199,7 @@ def planned(parts: Sequence[Part], place: Place) -> list[Step]:
 
 
 def chosen(parts: Sequence[Part], names: Sequence[str]) -> list[Part]:
-    """The parts of these names or groups, all if there are none."""
+    """The parts with these names or in these groups; all parts if no name is given."""
     if not names:
         return list(parts)
     known = {part.name for part in parts} | {group for part in parts for group in part.groups}

@@ -1,4 +1,4 @@
-"""The report: every figure and table of the paper, theirs beside ours, as far as they exist."""
+"""The report: every figure and table of the paper, their results beside those we have."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class Chapter:
     section: Section
     provenance: str  # commits, seeds, cost
     commands: tuple[str, ...]
-    done: int  # steps, without the preparation that all share
+    done: int  # steps, not counting the preparation that all parts share
     total: int
 
     @property
@@ -33,13 +33,13 @@ class Chapter:
 
     @property
     def agreement(self) -> str:
-        """Its line in the overview; empty as long as there are no results."""
+        """Its cell in the overview: the verdict, once there are results."""
         return self.section.verdict if self.section.blocks and self.done else "not made yet"
 
 
 @dataclass(frozen=True)
 class Trained:
-    """One run of the table of trainings."""
+    """One row of the table of training runs."""
 
     run: str
     updates: str
@@ -74,16 +74,16 @@ def build(place: Place, parts: Sequence[Part], known: Known) -> Report:
     trained = tuple(_trained(entry) for step, entry in found if step.is_training)
     machines = _values(entry.machine for _, entry in found) or [machine()]
     introduction = (
-        f"{published_title()}. What the paper shows, made again in small by `hmt paper`: Multi30k "
-        "German-English, 29,000 captions, models of 3+3 layers and width 128, where nothing else "
-        "is said. The paper trained on millions of sentences with models thirty times as large: "
-        "directions can be compared, numbers cannot.",
+        f"{published_title()}. The results of the paper, reproduced at small scale by `hmt paper`: "
+        "Multi30k German-English, 29,000 captions, models of 3+3 layers and width 128, unless "
+        "stated otherwise. The paper trained on millions of sentences with models thirty times as "
+        "large: directions can be compared, numbers cannot.",
         f"Made on {' and '.join(machines)}, without an accelerator; report at "
         f"commit {_short(source_commit())}. BLEU is sacreBLEU 13a, mixed case, on "
         "test_2016_flickr; AL counts tokens; [ ] are 95 % intervals by bootstrap over sentences; "
-        "differences are tested by paired bootstrap. In commands DATA is the folder of the text, "
-        "RUNS that of the runs, RESULTS that of evaluations and analyses, ALIGNMENTS, EUROPARL, "
-        "NEWSTEST and IWSLT15 those of other text.",
+        "differences are tested by paired bootstrap. In commands, DATA is the folder of the text, "
+        "RUNS that of the runs, RESULTS that of evaluations and analyses; ALIGNMENTS, EUROPARL, "
+        "NEWSTEST and IWSLT15 are the folders of other text.",
     )
     return Report(
         "The paper, result by result", introduction, tuple(chapters), trained, NOT_PLANNED
@@ -91,24 +91,24 @@ def build(place: Place, parts: Sequence[Part], known: Known) -> Report:
 
 
 def _provenance(steps: Sequence[Step], known: Known) -> str:
-    """One line: trained and analysed when, at which commits, with which seeds, at what cost."""
+    """One line: when, at which commits, with which seeds and at what cost this was made."""
     found = [(step, entry) for step in steps if (entry := known.entry(step))]
     trained = [entry for step, entry in found if step.is_training]
     analysed = [entry for step, entry in found if step.is_finished is None]
     said = []
     if trained:
         seeds = _listed("seed", _values(str(entry.seed) for entry in trained))
-        said.append(f"{len(trained)} trained ({seeds}; {_origin(trained)} on the wall)")
+        said.append(f"{len(trained)} trained ({seeds}; {_origin(trained)} of wall-clock time)")
     if analysed:
         said.append(f"evaluated and analysed ({_origin(analysed)})")
     return "; ".join(said) or "nothing has been run yet"
 
 
 def _origin(entries: Sequence[Entry]) -> str:
-    """Commits, days, and the time that all took together."""
+    """Commits, days, and the total time."""
     commits = _listed("commit", _values(_short(entry.commit) for entry in entries))
     days = _values(entry.finished[:10] for entry in entries)
-    when = " to ".join(dict.fromkeys((days[0], days[-1]))) if days else "some day"
+    when = " to ".join(dict.fromkeys((days[0], days[-1]))) if days else "on an unknown day"
     return f"{commits}; {when}; {duration(sum(entry.seconds or 0.0 for entry in entries))}"
 
 

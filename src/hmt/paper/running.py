@@ -35,7 +35,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Expected:
-    """Seconds that a step takes, and all that are left with it."""
+    """Seconds that a step takes, and those of all steps that are left, including it."""
 
     step: float | None
     left: float
@@ -51,7 +51,7 @@ class Display(Protocol):
     def end(self, outcome: Outcome) -> None: ...
 
 
-# Runs a command of hmt with its output appended to a file; calls back now and then. -> exit code
+# Runs a command of hmt, appending its output to a file; calls back regularly. -> exit code
 Execute = Callable[[Sequence[str], Path, Callable[[], None]], int]
 
 
@@ -65,7 +65,7 @@ def run(
     trains: bool = True,
     spared: Collection[str] = (),
 ) -> list[Outcome]:
-    """Run in order what is not done, nor spared because its result is stored.
+    """Run, in order, the steps that are not done and not spared because they are stored.
 
     An interrupt ends the running step, which keeps its work.
     """
@@ -139,19 +139,19 @@ def last_line(log: Path) -> str:
 
 
 def _following() -> Callable[[], None] | None:
-    """What makes a new process stop, and save itself, when this one is killed; Linux only.
+    """A function that makes a new process save and stop when this one is killed; Linux only.
 
-    Otherwise it would keep its run locked when the command is repeated.
+    Otherwise the process would keep its run locked when the command is repeated.
     """
     if sys.platform != "linux":
         return None
-    # loaded here, because as little as possible may happen between fork and exec
+    # loaded here, because as little as possible should happen between fork and exec
     prctl = ctypes.CDLL(None).prctl
     return lambda: prctl(PR_SET_PDEATHSIG, int(signal.SIGTERM)) and None
 
 
 def in_a_process(command: Sequence[str], log: Path, tick: Callable[[], None]) -> int:
-    """Run `python -m hmt COMMAND`; an interrupt is passed on, and waited for."""
+    """Run `python -m hmt COMMAND`; pass an interrupt on, and wait for the process to end."""
     with log.open("ab") as file:
         process = subprocess.Popen(
             [sys.executable, "-m", "hmt", *command],

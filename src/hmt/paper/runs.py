@@ -33,7 +33,7 @@ def is_finished(run: Path, recipe: Path, overrides: Sequence[str]) -> bool:
 
 
 def run_recipe(run: Path) -> Recipe | None:
-    """The recipe that a run resolved; None if it has none that can be read."""
+    """The resolved recipe of a run; None if it has none that can be read."""
     try:
         return load_recipe(run / "training" / RECIPE)
     except UserError:
@@ -58,21 +58,21 @@ def run_facts(run: Path) -> dict[str, Any] | None:
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a training is, by the last line of its log."""
+    """How far a training run has come, by the last line of its log."""
 
     step: int
     seconds_left: float
 
 
 def progress(run: Path) -> Progress | None:
-    """How far a run has come; None if its log does not show it, or if it has ended."""
+    """The progress of a run; None if its log does not show it, or if it has ended."""
     steps = [line for line in _log(run) if line.get("kind") == "train"]
     last = steps[-1] if steps else {}
     return Progress(last["step"], last["seconds_left"]) if last.get("seconds_left") else None
 
 
 def training_seconds(run: Path) -> float | None:
-    """Wall-clock seconds of a whole run, by the pace that its log shows; None if unknown."""
+    """Wall-clock seconds of a whole run, at the pace that its log shows; None if unknown."""
     lines = _log(run)
     steps = [line for line in lines if line.get("kind") == "train" and line.get("seconds_left")]
     if not steps:
@@ -88,6 +88,13 @@ def planned_updates(command: Sequence[str]) -> int:
     """Updates that a command (train RECIPE --set A=B ...) makes."""
     stages = load_recipe(command[1], command[3::2]).stages
     return sum(stage.training.updates for stage in stages)
+
+
+def set_updates(command: Sequence[str]) -> int | None:
+    """The number of updates that a command sets; None if it keeps that of its recipe."""
+    key = "training.updates="
+    found = [word.removeprefix(key) for word in command if word.startswith(key)]
+    return int(found[-1]) if found else None
 
 
 def _log(run: Path) -> list[dict[str, Any]]:
@@ -114,7 +121,7 @@ def checked_recipe(path: Path) -> Path:
 
 
 def _learned(recipe: Recipe) -> tuple[object, ...]:
-    """What decides the weights: a recipe without its paths and what only affects reports."""
+    """What determines the weights: a recipe without paths and what only affects reports."""
     stages = [
         replace(
             stage,

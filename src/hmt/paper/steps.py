@@ -26,7 +26,7 @@ def prepare(place: Place) -> Step:
 def prepare_text(
     name: str, files: Sequence[Path], options: Sequence[str], folder: Path, seconds: float = 20.0
 ) -> Step:
-    """A corpus as token files; the files are both sides for training, then for validation."""
+    """A corpus as token files; `files` are both sides for training, then for validation."""
     keys = ("--source", "--target", "--valid-source", "--valid-target")
     words = [word for key, path in zip(keys, files, strict=True) for word in (key, str(path))]
     command = ("prepare", *words, *options, "--output", str(folder))
@@ -45,9 +45,9 @@ def train(
     models: Sequence[Step] = (),
     share: float = 1.0,
 ) -> Step:
-    """A run of a recipe of Multi30k, or of CORPUS/RECIPE with data of its own.
+    """A run of a recipe of Multi30k, or of CORPUS/RECIPE with its own data.
 
-    `share` is its cost as a multiple of the one stated in the recipe's head.
+    `share` is its cost as a multiple of the one stated at the head of the recipe.
     """
     data = data or prepare(place)
     folder = place.recipes.parent if "/" in recipe and data.name != "prepare" else place.recipes
@@ -81,7 +81,7 @@ def evaluate(
     files: tuple[Path, Path] | None = None,
     seconds_per_point: float = SECONDS_PER_POINT,
 ) -> Step:
-    """A model on a test set, at every combination of the settings of a sweep."""
+    """A model on a test set, at every combination of the settings in a sweep."""
     source, target = files or test_files(place)
     output = place.output / folder
     options = [word for key, values in sweep.items() for word in (f"--{key}", values)]

@@ -1,7 +1,7 @@
 """Results that outlive the disk they were made on: a folder with one small JSON file per step.
 
-An entry holds scores and outcomes of analyses, what they cost, and where they come from: no
-sentence and no weight, so that it may be published whatever the licence of the text.
+An entry holds scores and outcomes of analyses, what they cost, and where they come from.  It has no
+sentences and no weights, so it may be published whatever the licence of the text.
 """
 
 import json
@@ -21,18 +21,18 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class Entry:
-    """A finished step; its folders are called DATA, RUNS, RESULTS and so on."""
+    """A finished step; its command calls folders DATA, RUNS, RESULTS and so on."""
 
     step: str
     command: str
     commit: str = "unknown"
     machine: str = "unknown"
     finished: str = ""  # date and time
-    seconds: float | None = None  # on the wall
+    seconds: float | None = None  # wall-clock time
     seed: int | None = None  # of the model
-    updates: int | None = None  # of a training; 0 if it only composed others
+    updates: int | None = None  # of a training run; 0 if it only composed other models
     inputs: dict[str, str] = field(default_factory=dict)  # checksums of text
-    recipe: dict[str, Any] = field(default_factory=dict)  # of a training, resolved
+    recipe: dict[str, Any] = field(default_factory=dict)  # of a training run, resolved
     result: dict[str, Any] | None = None  # what an evaluation or analysis found
     format: int = FORMAT
 
@@ -42,7 +42,7 @@ class Entry:
 
 
 def read_store(folder: Path) -> dict[str, Entry]:
-    """All entries by the names of their steps; none if there is no such folder yet."""
+    """All entries by the names of their steps; none if there is no folder yet."""
     if not folder.exists():
         return {}
     if not folder.is_dir():

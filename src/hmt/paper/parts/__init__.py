@@ -12,8 +12,8 @@ PARTS = (
     *policy.PARTS,
     *numerical.PARTS,
 )
-# The order in which they are made: cheap and instructive ones first, so that a night cut short has
-# shown something of every part.
+# The order in which they are made: cheap and instructive ones first, so that a night cut short
+# still shows something of every part.
 ORDER = (
     *("speed", "accuracy", "selection", "cases", "threshold", "numerical", "main", "architecture"),
     *("policy", "scratch", "hmm-loss", "state-weight", "state-loss", "latency-weight", "attention"),

@@ -1,7 +1,7 @@
 """The ablation tables: HMT with one thing changed, the paper's AL and BLEU beside ours.
 
-All start from the full-sentence model, which knows the languages and has never seen a prefix; L = 3
-and K = 6 as in the paper unless stated otherwise.
+All models start from the full-sentence model, which knows the languages but has never seen a
+prefix; L = 3 and K = 6 as in the paper unless stated otherwise.
 """
 
 from collections.abc import Sequence
@@ -65,10 +65,10 @@ def _sizes(*pairs: tuple[int, int]) -> tuple[Row, ...]:
 GRID = ("0.0", "0.5", "1.0", "1.5", "2.0")
 MAX = ('model.config.attention="max"',)
 TABLES: dict[str, tuple[str, str, int, tuple[Row, ...]]] = {
-    # name: title, the paper's claim, the row that the others are measured by, rows
+    # name: title, the paper's claim, index of the row that the others are compared with, rows
     "hmm-loss": (
         "HMM loss: all selections or the best one",
-        "Table 2: with the most probable selection alone HMT falls into always writing first",
+        "Table 2: with only the most probable selection, HMT always writes at the first state",
         0,
         (
             Row("all selections"),
@@ -77,13 +77,13 @@ TABLES: dict[str, tuple[str, str, int, tuple[Row, ...]]] = {
     ),
     "latency-weight": (
         "Weight of the latency loss",
-        "Table 3: a larger weight is earlier and worse",
+        "Table 3: a larger weight gives lower latency and lower BLEU",
         2,
         _weights("latency", GRID),
     ),
     "state-weight": (
         "Weight of the state loss",
-        "Table 4: without it HMT loses 1.5 BLEU; how large it is matters little",
+        "Table 4: without it, HMT loses 1.5 BLEU; its size matters little",
         2,
         _weights("state", GRID),
     ),
@@ -120,7 +120,7 @@ CORE = {"latency-weight": ("1.0", "0.0", "2.0"), "state-weight": ("1.0", "0.0")}
 
 
 def core(name: str, place: Place) -> list[Step]:
-    """The rows that show most: the ends of a grid, the first third of the numbers of states."""
+    """The rows that show most: the ends of a grid, the first third of the rows on states."""
     rows = TABLES[name][3]
     chosen = CORE.get(name, [row.label for row in (rows[:4] if name == "states" else rows)])
     return [step for row in rows if row.label in chosen for step in row.steps(place)]
@@ -128,7 +128,7 @@ def core(name: str, place: Place) -> list[Step]:
 
 @dataclass(frozen=True)
 class Outcome:
-    """AL and BLEU of a row in the paper and here, and whether our BLEU differs significantly."""
+    """AL and BLEU of a row in the paper and here, and the interval of our BLEU."""
 
     label: str
     paper: tuple[float, float]
@@ -137,7 +137,7 @@ class Outcome:
 
 
 def section(name: str, place: Place) -> Section:
-    """Their numbers and ours row by row."""
+    """Their numbers and ours, row by row."""
     _, _, reference, rows = TABLES[name]
     theirs = {label: (delay, score) for label, delay, score in published_table(name)}
     cells, outcomes, missing = [], {}, []
@@ -160,7 +160,7 @@ def section(name: str, place: Place) -> Section:
 
 
 def levels(outcomes: dict[int, Outcome]) -> str:
-    """Which number of states is best and which worst at low, middle and high latency."""
+    """Which number of states is best and which is worst at low, middle and high latency."""
     said = []
     for n, name in enumerate(("low", "middle", "high")):
         rows = [outcomes[i] for i in range(4 * n, 4 * n + 4) if i in outcomes]
@@ -179,7 +179,7 @@ def levels(outcomes: dict[int, Outcome]) -> str:
 
 
 def verdict(outcomes: dict[int, Outcome], reference: int) -> str:
-    """Whether latency and BLEU move against the reference row as they do in the paper."""
+    """Whether AL and BLEU differ from the reference row in the same direction as in the paper."""
     if reference not in outcomes or len(outcomes) < 2:
         rows = [f"{o.label} has {o.ours[1]:.1f} at AL {o.ours[0]:.2f}" for o in outcomes.values()]
         so_far = f"; ours so far: {', '.join(rows)}" if rows else ""

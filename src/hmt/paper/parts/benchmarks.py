@@ -20,7 +20,7 @@ class Benchmark:
 
 
 def _europarl(place: Place) -> Step:
-    """News of another year validates: all that is held out of the debates is for the test."""
+    """Validated on news of another year: all held-out debates are needed for the test."""
     debates, news = place.texts[EUROPARL], place.texts[NEWSTEST]
     files = (
         *(debates / f"train.{end}.gz" for end in ("de", "en")),
@@ -31,7 +31,7 @@ def _europarl(place: Place) -> Step:
 
 
 def _iwslt15(place: Place) -> Step:
-    """Words, those seen fewer than five times unknown, as in the paper."""
+    """A vocabulary of words; those seen fewer than five times are unknown, as in the paper."""
     text = place.texts[IWSLT15]
     files = (
         *(text / f"train30k.{end}.gz" for end in ("en", "vi")),

@@ -20,14 +20,14 @@ from hmt.paper.parts.systems import (
     Trained,
 )
 
-START_UPDATES = 8  # times those that follow
-# Updates whose cost the heads of the recipes state; GSiMT's are given in updates of whole batches.
+START_UPDATES = 8  # times the updates that follow
+# Updates whose cost is stated at the head of the recipes; for GSiMT, updates of whole batches.
 RECIPE_UPDATES = 2800
 STATED = {"wait-k": 6500, "moe-wait-k": 6000, "gsimt": 960}
 # Processor time of an update as a multiple of one of multipath, with batches of about 840 target
-# tokens on one thread: full, gma, itst, mma and hmt by 30 updates each (busy AMD EPYC, 2026-11-17:
-# 0.30, 0.35, 0.36, 0.51 and 0.69 s beside 0.34), the others by what they compute.  The report has
-# the times of whole runs.
+# tokens on one thread: full, gma, itst, mma and hmt measured over 30 updates each (busy AMD EPYC,
+# 2026-11-17: 0.30, 0.35, 0.36, 0.51 and 0.69 s beside 0.34), the others estimated from what they
+# compute.  The report has the times of whole runs.
 COST = {
     "full": 1.0,
     "wait-k": 1.0,
@@ -41,13 +41,17 @@ COST = {
     "gsimt": 6.0,
 }
 HALVES = "stage=[{model={config={gate=false}}}, {model={config={gate=true}}}]"
-# Its lattice has a decoder pass per source token: a batch goes through in four parts.
+# GSiMT's lattice has a decoder pass per source token, so a batch is computed in four parts.
 LATTICE = (
     "stage=[{model={config={zeta=2.0, latency_weight=1.0}}, "
     "training={batch_tokens=225, accumulate=4}}]"
 )
 START = Trained(
-    "start", "multipath", updates=START_UPDATES, share=START_UPDATES * 1000 / RECIPE_UPDATES
+    "start",
+    "multipath",
+    updates=START_UPDATES,
+    share=START_UPDATES * 1000 / RECIPE_UPDATES,
+    is_shared=True,
 )
 
 
@@ -74,7 +78,7 @@ class Budget:
         part: float = 1.0,
         stages: int = 1,
     ) -> Trained:
-        """A model from the start, or from another, with a part of the budget for its stages."""
+        """A model from `start`, with this part of the budget divided among its stages."""
         count = self.updates(recipe) * part
         share = count * 1000 / STATED.get(recipe, RECIPE_UPDATES)
         run = f"{self.name}/{name}"
@@ -85,18 +89,15 @@ EQUAL_UPDATES = Budget("equal-updates", "equal updates")
 EQUAL_TIME = Budget("equal-time", "equal processor time", is_time=True)
 
 
-def hmt() -> Trained:
-    """The same run in both budgets: the others are measured against it."""
-    return EQUAL_UPDATES.tuned("hmt", "hmt", {"lower": LOWERS})
-
-
-def lowest() -> Trained:
-    """HMT that may write before the first token is read, as the paper's first row."""
-    return EQUAL_UPDATES.tuned("hmt-lowest", "hmt", {}, ("model.config.lower=-1",))
+# The same run in both budgets: the others are measured against it, and all analyses use it.
+HMT = EQUAL_UPDATES.tuned("hmt", "hmt", {"lower": LOWERS})
+# An HMT that may write before the first token is read, as in the paper's first row.
+LOWEST = EQUAL_UPDATES.tuned("hmt-lowest", "hmt", {}, ("model.config.lower=-1",))
+MULTIPATH = EQUAL_UPDATES.tuned("multipath", "multipath", {"k": LAGS})
 
 
 def refreshed(model: Trained) -> Trained:
-    """The same model, its prefix recomputed at each step with all that was read."""
+    """The same model, with its prefix recomputed at each step on everything read."""
     sweep = {**model.sweep, "refresh": "true"}
     return replace(model, sweep=sweep, evaluated=f"{model.run}-refresh")
 
@@ -112,12 +113,12 @@ def rivals(budget: Budget) -> tuple[Rival, ...]:
     composed = "composed of the wait-k models"
     by_lag = _adaptive(budget, "adaptive-wait-k", wait_k, composed, "adaptive")
     return (
-        Rival("hmt", (hmt(),), "one model, lower drawn from 1 to 6", is_core=True),
+        Rival("hmt", (HMT,), "one model, lower drawn from 1 to 6", is_core=True),
         Rival("multipath", (multipath,), "one model, k drawn", is_core=True),
         Rival(
             "multipath-refresh",
             (refreshed(multipath),),
-            "the same, the prefix computed anew at each step",
+            "the same, with the prefix recomputed at each step",
             variant_of="multipath",
         ),
         Rival(
@@ -139,11 +140,11 @@ def rivals(budget: Budget) -> tuple[Rival, ...]:
             is_core=True,
         ),
         _adaptive(budget, "adaptive", (multipath,), "composed of the multipath model"),
-        Rival("moe-wait-k", (moe,), "one model, k drawn; half of it without the gate"),
+        Rival("moe-wait-k", (moe,), "one model, k drawn; the first half trained without the gate"),
         Rival(
             "moe-wait-k-refresh",
             (refreshed(moe),),
-            "the same, the prefix computed anew at each step",
+            "the same, with the prefix recomputed at each step",
             variant_of="moe-wait-k",
         ),
         _mma(budget, "mma", 1.0),
@@ -154,7 +155,7 @@ def rivals(budget: Budget) -> tuple[Rival, ...]:
         Rival(
             "gsimt",
             (budget.tuned("gsimt", "gsimt", {"threshold": GSIMT_THRESHOLDS}, (LATTICE,)),),
-            "one model; a reconstruction, its authors' code is not public",
+            "one model; a reconstruction, because the authors' code is not public",
         ),
         _mma(budget, "mma-noise-1.5", 1.5, "mma"),
     )
@@ -168,7 +169,7 @@ def _gma(budget: Budget) -> tuple[Trained, ...]:
 
 
 def _mma(budget: Budget, label: str, noise: float, variant_of: str = "") -> Rival:
-    """Without the latency loss first, then one model per weight, half of the budget each."""
+    """First without the latency loss, then one model per weight, half of the budget each."""
     settings = (f"model.config.noise={noise}",) if noise != 1.0 else ()
     first = budget.tuned(
         f"{label}-0", "mma", {}, ("model.config.latency_weight=0.0", *settings), part=0.5
@@ -185,7 +186,7 @@ def _mma(budget: Budget, label: str, noise: float, variant_of: str = "") -> Riva
         for weight in MMA_WEIGHTS
     )
     note = (
-        f"latency weight 0 first, then one model per weight ({', '.join(map(str, MMA_WEIGHTS))}), "
+        f"first latency weight 0, then one model per weight ({', '.join(map(str, MMA_WEIGHTS))}), "
         f"half of the budget each, threshold 0.5, noise {noise:g}"
     )
     return Rival(label, models, note, variant_of)
@@ -199,7 +200,7 @@ def _adaptive(
 
 
 def _together(adaptive: Rival) -> Rival:
-    """The same models, neighbours predicting together."""
+    """The same models, with neighbours predicting together."""
     models = tuple(
         replace(
             model,
@@ -208,5 +209,5 @@ def _together(adaptive: Rival) -> Rival:
         )
         for model in adaptive.models
     )
-    note = "the same, the three models nearest to a lag predict together"
+    note = "the same, but the three models nearest to a lag predict together"
     return Rival("adaptive-ensemble", models, note, variant_of="adaptive")

@@ -1,4 +1,4 @@
-"""Systems side by side: their curves, and HMT tested against each other one on the same sentences.
+"""Systems side by side: their curves, and HMT tested against each other system.
 
 The first system is HMT.  The parts main, time, scratch, europarl and iwslt15 are such comparisons.
 """
@@ -20,6 +20,7 @@ from hmt.paper.steps import analyse
 
 DIALS = ("lower", "k", "delta", "threshold", "rho_a")
 LEVEL = 0.05  # of the tests
+REACH = 4.0  # BLEU below HMT's lowest point that are drawn; with more, curves lie on each other
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class Comparison:
         return found
 
     def repeated(self, place: Place) -> tuple[str, ...]:
-        """HMT and the two that came nearest to it with the first seed."""
+        """HMT and the two systems that came nearest to it with the first seed."""
         tested = {t["first"]: t["difference"] for t in self.tests(place) if "difference" in t}
         nearest = sorted(tested, key=lambda label: tested[label])[:2]
         # a system whose latency cannot be swept has no curve to repeat
@@ -108,7 +109,7 @@ class Comparison:
         return found
 
     def drawn(self, place: Place, curves: Sequence[Curve]) -> list[Curve]:
-        """Of variants of one system the better one: nearer to HMT by the test, else higher."""
+        """The best variant of each system: by the test against HMT, else by mean quality."""
         tested = {t["first"]: t["difference"] for t in self.tests(place) if "difference" in t}
         family = {rival.label: rival.variant_of or rival.label for rival in self.rivals}
         best: dict[str, Curve] = {}
@@ -124,12 +125,14 @@ class Comparison:
         if not curves:
             return []
         best = self.drawn(place, curves)
-        figure = curve_figure([*best, *published], self.axes)
+        seen, note = in_reach(best, self.rivals[0].label)
+        figure = curve_figure([*seen, *published], self.axes)
         blocks: list[Block] = [drawn(place, f"{self.folder}/curves.svg", figure, caption)]
+        blocks += [Text(text) for text in [note] if text]
         left = [c.label for c in curves if c not in best]
         if left:
             named = f"{', '.join(left)} {_verb(left, 'is', 'are')}"
-            text = f"{named} not drawn but in the table: another variant of the system is better."
+            text = f"{named} in the table but not drawn: another variant of the system is better."
             blocks.append(Text(text))
         tests = [test for seed in place.seeds for test in self.tests(place, seed)]
         if tests:
@@ -139,11 +142,11 @@ class Comparison:
         return blocks
 
     def verdict(self, place: Place, claim: str) -> str:
-        """One sentence: where HMT stands so far; `claim` is that of the paper."""
+        """One sentence on where HMT stands so far, after the paper's `claim`."""
         return f"{claim}; {self.standing(place)}."
 
     def standing(self, place: Place) -> str:
-        """Where HMT stands: of variants of one system against the better one."""
+        """Where HMT stands against each other system, of which the better variant counts."""
         curves = self.curves(place)
         tests = {t["first"]: t for t in self.tests(place)}
         if not tests:
@@ -186,7 +189,7 @@ def _verb(names: Sequence[str], one: str, several: str) -> str:
 
 
 def _means(model: Trained, place: Place, axes: Axes) -> list[CurvePoint]:
-    """Points of a model, means of its seeds; their band is then the range of the seeds."""
+    """The points of a model as means over its seeds; their band is the range of the seeds."""
     found: dict[str, list[CurvePoint]] = {}
     for seed in place.seeds:
         path = model.results(place, seed)
@@ -226,7 +229,7 @@ def height(curve: Curve, latency: float) -> float | None:
 
 
 def above(curves: Sequence[Curve], own: str) -> str:
-    """Which points of others lie above HMT's line, and by how much; empty without such a line."""
+    """Which points of others lie above HMT's line, and by how much; empty if there is no line."""
     line = next((curve for curve in curves if curve.label == own and len(curve.points) > 1), None)
     others = [curve for curve in curves if curve.label != own]
     if line is None or not others:
@@ -269,7 +272,7 @@ def sides_of(tests: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
 
 
 def side_of(found: Mapping[str, Any]) -> str:
-    """Where HMT is by one test."""
+    """Where HMT stands by one test."""
     if "why_not" in found:
         return "apart from"
     if found["p"] >= LEVEL:
@@ -278,13 +281,26 @@ def side_of(found: Mapping[str, Any]) -> str:
 
 
 def difference(found: Mapping[str, Any] | None) -> str:
-    """As in +0.85 [+0.12, +1.60]; p = 0.020."""
+    """As in +0.85 [+0.12, +1.60], p = 0.020."""
     if found is None:
         return "–"
     if "why_not" in found:
         return "no common latency"
     low, high = found["interval"]
     return f"{found['difference']:+.2f} [{low:+.2f}, {high:+.2f}], p = {found['p']:.3f}"
+
+
+def in_reach(curves: Sequence[Curve], own: str) -> tuple[list[Curve], str]:
+    """The curves without their points far below HMT's, and which these are; empty if none."""
+    lowest = [p.quality for curve in curves if curve.label == own for p in curve.points]
+    floor = min(lowest) - REACH if lowest else float("-inf")
+    seen = [
+        replace(curve, points=tuple(p for p in curve.points if p.quality >= floor))
+        for curve in curves
+    ]
+    cut = [a.label for a, b in zip(curves, seen, strict=True) if len(b.points) < len(a.points)]
+    note = f"Points of {', '.join(cut)} below {floor:.1f} BLEU are in the table but not drawn."
+    return [curve for curve in seen if curve.points], note if cut else ""
 
 
 def tests_table(tests: Sequence[Mapping[str, Any]], own: str) -> Table:
@@ -298,7 +314,7 @@ def tests_table(tests: Sequence[Mapping[str, Any]], own: str) -> Table:
 
 
 def points_table(curves: Sequence[Curve]) -> Table:
-    """All points; of several seeds the mean and their range."""
+    """All points; for several seeds, their mean and range."""
     rows = []
     for curve in curves:
         swept = dials(curve)

@@ -1,6 +1,6 @@
 """The main figure on other corpora: Europarl with news, where waiting matters, and IWSLT15.
 
-As on Multi30k, a multipath model is the start of all.
+As on Multi30k, all systems start from a multipath model.
 """
 
 from dataclasses import replace
@@ -14,13 +14,13 @@ from hmt.paper.parts.systems import ITST_THRESHOLDS, RHOS, Rival, Trained
 from hmt.paper.plan import Part, Place, Step
 
 CLAIM = "The paper has HMT above all others at every latency"
-# From the start, multipath trains on for as long as the recipes of the others do.
+# After the start, multipath trains on for as long as the other systems' recipes.
 AS_LONG = ("training.updates=1500", "training.save_every=150")
 MORE = {EUROPARL: 1500 / 6000, IWSLT15: 1500 / 4000}  # of the recipe's own updates
 
 
 def _rivals(corpus: str, benchmark: Benchmark, lowers: str, lags: str) -> tuple[Rival, ...]:
-    """HMT, multipath, adaptive of it, full, and one more adaptive system."""
+    """HMT, multipath, adaptive wait-k made of it, full, and one more adaptive system."""
     start = Trained(f"{corpus}/start", f"{corpus}/multipath", on=benchmark)
 
     def tuned(name: str, sweep: dict[str, str], overrides: tuple[str, ...] = ()) -> Trained:
@@ -44,7 +44,7 @@ _DEBATES = _rivals(EUROPARL, DEBATES, "1,3,5,7,9", "1,3,5,7,9,11")
 _TALKS = _rivals(IWSLT15, TALKS, "1,2,3,4,5,6", "1,2,3,5,7,9")
 ON_DEBATES = Comparison("europarl-dev", on(_DEBATES, "europarl-dev"), tests_seconds=180.0)
 ON_NEWS = Comparison("newstest2015", on(_DEBATES, "newstest2015", on=NEWS), tests_seconds=180.0)
-# The text is tokenised: no tokenizer of sacreBLEU takes part, as in the paper.
+# The text is tokenised already, so sacreBLEU applies no tokenizer, as in the paper.
 ON_TALKS = Comparison(
     "iwslt15-tst2013",
     on(_TALKS, "iwslt15-tst2013"),
@@ -63,7 +63,7 @@ def europarl_core(place: Place) -> list[Step]:
 
 
 def europarl(place: Place) -> Section:
-    """A figure for each test set; the paper's HMT on newstest2015 stands in the second table."""
+    """A figure for each test set; the paper's HMT on newstest2015 is below the second."""
     debates = ON_DEBATES.blocks(place, "Europarl of another period: BLEU over AL in tokens")
     theirs = published("wmt15-base", ON_NEWS.axes)
     news = ON_NEWS.blocks(place, "newstest2015: BLEU over AL in tokens")

@@ -1,4 +1,4 @@
-"""The main figure, quality over latency of all systems: two budgets, and from scratch."""
+"""The main figure, quality over latency of all systems: with two budgets, and from scratch."""
 
 from hmt.paper.blocks import Block, Section, Table, Text
 from hmt.paper.parts.budgets import EQUAL_TIME, EQUAL_UPDATES, START, Budget, rivals
@@ -37,9 +37,11 @@ def section(place: Place) -> Section:
 def _protocol(place: Place) -> str:
     start = START.updates * place.updates
     return (
-        f"All start from one multipath model of {start:,.0f} updates and make {place.updates:,} "
-        "more, HMT too; models per latency make as many each. Part `time` gives each the processor "
-        "time that HMT takes instead, part `scratch` has models from random weights."
+        f"All systems, including HMT, start from one multipath model of {start:,.0f} updates and "
+        f"make {place.updates:,} more; of a system with one model per latency, each makes as many. "
+        "Seeds share the start: they differ in the order of the batches, in dropout and in what a "
+        "system draws. Part `time` instead gives each system the processor time that HMT takes; "
+        "part `scratch` has models from random weights."
     )
 
 
@@ -59,7 +61,7 @@ def time_core(place: Place) -> list[Step]:
 
 
 def time_section(place: Place) -> Section:
-    """The figure at equal time; both budgets side by side."""
+    """The figure at equal time, and both budgets side by side."""
     if not any(rival.results(place) for rival in TIME.rivals[1:]):
         verdict = f"{CLAIM}; no other system has been given the time that HMT takes yet."
         return Section((), verdict, TIME.missing(place))
@@ -79,17 +81,17 @@ def time_section(place: Place) -> Section:
     if both:
         count = f"{len(both)} tested with both budgets"
         named = f"for {', '.join(changed)}" if changed else "for none"
-        verdict += f" Of {count} the budget changes where HMT stands {named}."
+        verdict += f" Of {count}, the budget changes where HMT stands {named}."
     return Section(blocks, verdict, TIME.missing(place))
 
 
 def _factors() -> str:
-    """How many updates a system gets for one of HMT."""
+    """How many updates each system gets per update of HMT."""
     recipes = dict.fromkeys(
         model.recipe for r in TIME.rivals for model in r.models if model.updates
     )
     listed = ", ".join(f"{name} {EQUAL_TIME.updates(name):.1f}" for name in recipes)
-    return f"Updates for each one of HMT, by the processor time of one thread: {listed}."
+    return f"Updates per update of HMT, by processor time on one thread: {listed}."
 
 
 def budgets_table(place: Place) -> Table:
@@ -110,7 +112,7 @@ def budgets_table(place: Place) -> Table:
 
 
 def _cost(place: Place, rival: Rival | None) -> str:
-    """Time on the wall of a system's own trainings, the shared start not counted."""
+    """Wall-clock time of a system's own training runs, not counting the shared start."""
     runs = {model.run for model in rival.models if model.start} if rival else set()
     costs = read_data(place.found / TRAININGS) or {}
     times = [costs[run] for run in runs if run in costs]
@@ -130,7 +132,7 @@ def scratch_steps(place: Place) -> list[Step]:
 
 
 def scratch_section(place: Place) -> Section:
-    """Results from scratch, and whether the ranking is that from the shared start."""
+    """Results from scratch, and whether the ranking is the same as from the shared start."""
     found = from_scratch(place)
     blocks: list[Block] = found.blocks(place, CAPTION.format("each from random weights"))
     if blocks:
@@ -145,8 +147,8 @@ def scratch_section(place: Place) -> Section:
             if side != shared[label]
         ]
         same = [label for label, side in both if side == shared[label]]
-        verdict += f" From the shared start it is the same for {', '.join(same) or 'none'}"
-        verdict += f", another for {', '.join(other)}." if other else "."
+        verdict += f" From the shared start, this is the same for {', '.join(same) or 'none'}"
+        verdict += f" and different for {', '.join(other)}." if other else "."
     return Section(blocks, verdict, found.missing(place))
 
 

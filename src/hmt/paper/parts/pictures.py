@@ -1,12 +1,12 @@
-"""Case studies, and what the state loss is for: sentences with all their states."""
+"""Case studies, and the effect of the state loss: sentences with all their states."""
 
 from hmt.analysis.bars import places_figure
 from hmt.paper.blocks import Block, Picture, Section, Table, Text
 from hmt.paper.parts.ablations import TABLES
+from hmt.paper.parts.budgets import HMT
 from hmt.paper.parts.drawn import drawn, groups
 from hmt.paper.parts.selection import point_folder
 from hmt.paper.parts.shown import read_data, with_interval
-from hmt.paper.parts.systems import HMT
 from hmt.paper.plan import Part, Place, Step
 from hmt.paper.steps import analyse, test_files
 
@@ -36,14 +36,14 @@ def cases(place: Place) -> Section:
         blocks.append(Text(f"**{case['title']}** (sentence {case['index']}): {texts}. {said}"))
         blocks.append(Picture(folder / f"case-{n}.png", case["title"]))
     verdict = (
-        "As in the paper, every wait can be named by what it waited for"
+        "As in the paper, every wait can be explained by what it waited for"
         if waits
         else "Unlike in the paper, the model never waited"
     )
     if not blocks:
         rows = tuple((c["title"], str(c["index"]), str(c["waited"])) for c in data["cases"])
         note = (
-            "Sentences of the test set are not kept with the results: `hmt paper cases --fresh` "
+            "Sentences of the test set are not kept with the results; `hmt paper cases --fresh` "
             "makes the pictures."
         )
         blocks = [Table(("case", "sentence of the test set", "waits"), rows), Text(note)]
@@ -51,7 +51,7 @@ def cases(place: Place) -> Section:
 
 
 def loss_steps(place: Place) -> list[Step]:
-    """The reference of the ablations beside the same without the state loss."""
+    """The reference model of the ablations beside the same model without the state loss."""
     rows = {row.label: row for row in TABLES["state-weight"][3]}
     runs = [rows[label].steps(place)[0].needs[0] for label in ("1.0", "0.0")]
     files = test_files(place)
@@ -85,7 +85,7 @@ def loss(place: Place) -> Section:
     )
     better = sum((a["value"] or 0) > (b["value"] or 0) for a, b in pairs)
     verdict = (
-        "The paper's picture has later states that name wrong words without the loss: here states "
+        "In the paper's picture, later states predict wrong words without the loss: here states "
         f"are more often correct with it at {better} of {len(pairs)} places."
     )
     figure = places_figure({name: groups(each) for name, each in data["places"].items()})
@@ -111,7 +111,7 @@ PARTS = (
     Part(
         "state-loss",
         "Effect of the state loss",
-        "Figure 12: without it, states that are rarely selected name wrong words",
+        "Figure 12: without it, states that are rarely selected predict wrong words",
         loss_steps,
         loss,
         ("analyses",),

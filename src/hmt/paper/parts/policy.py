@@ -64,7 +64,7 @@ def _steps(place: Place, every: list[Rival]) -> list[Step]:
 
 
 def section(place: Place) -> Section:
-    """The figure, and the share that each system has read at similar latencies."""
+    """The figure, and the share of aligned words that each system has read at each latency."""
     there: dict[str, list[Path]] = {}
     missing = []
     for rival in shown():
@@ -90,13 +90,13 @@ def section(place: Place) -> Section:
 
 
 def _verdict(curves: list[Curve]) -> str:
-    """Whether HMT lies above the others where their latencies meet."""
+    """Whether HMT lies above the others where their latencies overlap."""
     by_label = {curve.label: curve for curve in curves}
     own = by_label.pop("hmt", None)
     if own is None or not by_label:
         first = own or curves[0]
         reach = ", ".join(f"{p.quality:.0f} % at AL {p.latency:.2f}" for p in first.points)
-        return f"{first.label} has read {reach}; there is no second system yet to compare."
+        return f"{first.label} has read {reach}; there is no second system to compare with yet."
     above: list[str] = []
     below: list[str] = []
     for label, curve in by_label.items():
@@ -105,7 +105,7 @@ def _verdict(curves: list[Curve]) -> str:
             group = above if sum(a - b for a, b in pairs) > 0 else below
             group.append(label)
     if not above and not below:
-        return "No other system has been measured at latencies of HMT yet."
+        return "No other system has been measured at the latencies of HMT yet."
     sides = (("more", above), ("less", below))
     said = [f"{side} than {', '.join(names)}" for side, names in sides if names]
     as_there = "As" if not below else "Unlike"

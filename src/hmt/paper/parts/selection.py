@@ -8,16 +8,16 @@ from hmt.analysis.bars import accuracy_figure, selection_figure
 from hmt.analysis.rivals import in_words
 from hmt.evaluation.evaluate import folder_name
 from hmt.paper.blocks import Block, Section, Table, Text
+from hmt.paper.parts.budgets import HMT, MULTIPATH
 from hmt.paper.parts.drawn import curves, drawn
 from hmt.paper.parts.drawn import groups as read_groups
 from hmt.paper.parts.shown import read_data, with_interval
-from hmt.paper.parts.systems import HMT, MULTIPATH
 from hmt.paper.plan import Part, Place, Step
 from hmt.paper.steps import analyse, evaluate, test_files
 
 LOWER = 3
 THRESHOLDS = "0.2,0.3,0.4,0.5,0.6,0.7,0.8"
-STATES = 4  # of the recipe: `--policy last` then is wait-(lower + 3)
+STATES = 4  # of the recipe, so `--policy last` is wait-(lower + 3)
 SELECTED = {"lower": LOWER, "states": STATES, "threshold": 0.5}
 
 
@@ -32,7 +32,7 @@ def accuracy_steps(place: Place) -> list[Step]:
 
 
 def accuracy(place: Place) -> Section:
-    """Percent of correct states per tenth of confidence."""
+    """Percentage of correct states per tenth of confidence."""
     data = read_data(place.found / "accuracy" / "accuracy.json")
     if data is None:
         return Section((), "Not analysed yet.", ["hmt"])
@@ -45,7 +45,7 @@ def accuracy(place: Place) -> Section:
     verdict = (
         f"{_as(as_there)} in the paper, where accuracy rises with confidence and is above 60 % "
         f"from 0.5 on: here it goes from {values[0]:.0f} to {values[-1]:.0f} %, rises from one "
-        f"band to the next in {rises} of {len(values) - 1} places, and is {share:.0f} % for all "
+        f"band to the next in {rises} of {len(values) - 1} places, and is {share:.0f} % over all "
         "states with a confidence of 0.5 or more."
     )
     rows = tuple(
@@ -77,12 +77,12 @@ def selection_steps(place: Place) -> list[Step]:
 
 
 def point_folder(place: Place) -> Path:
-    """The records of HMT at the setting that the analyses look at."""
-    return place.output / "main" / HMT.run / folder_name({"lower": LOWER}, {})
+    """The records of HMT at the setting that the analyses use."""
+    return place.output / HMT.folder() / folder_name({"lower": LOWER}, {})
 
 
 def selection(place: Place) -> Section:
-    """BLEU of the quarters of sentences, by the probability of what was selected."""
+    """BLEU of each quarter of the sentences, by the probability of their selections."""
     data = read_data(place.found / "selection" / "selection.json")
     if data is None:
         return Section((), "Not analysed yet.", ["hmt"])
@@ -101,7 +101,7 @@ def selection(place: Place) -> Section:
 
 
 def architecture_steps(place: Place) -> list[Step]:
-    """HMT with wait-k inference; the lags of wait-k from K on."""
+    """HMT with wait-k inference at the same lower boundaries, beside HMT and multipath."""
     own, wait_k = HMT.evaluate(place), MULTIPATH.evaluate(place)
     sweep = {"policy": "last", "lower": HMT.sweep["lower"]}
     last = evaluate(place, "architecture-last", HMT.train(place), sweep)
@@ -112,7 +112,7 @@ def architecture_steps(place: Place) -> list[Step]:
 
 
 def architecture(place: Place) -> Section:
-    """What the architecture contributes, and what the policy does."""
+    """What the architecture contributes, and what the policy contributes."""
     data = read_data(place.found / "architecture" / "architecture.json")
     if data is None:
         return Section((), "Not analysed yet.", ["hmt", "multipath"])
@@ -121,10 +121,10 @@ def architecture(place: Place) -> Section:
     both = all(gain is not None and gain > 0 for gain in gains)
     shown = ["no common latency" if g is None else f"{g:+.1f}" for g in gains]
     verdict = (
-        f"{_as(both)} in the paper, where the architecture brings 0.8 BLEU and the policy another "
+        f"{_as(both)} in the paper, where the architecture adds 0.8 BLEU and the policy another "
         f"2.8: here {shown[0]} and {shown[1]}."
     )
-    caption = "Multipath wait-k, HMT that always takes its last state, HMT"
+    caption = "Multipath wait-k, HMT that always writes at its last state, HMT"
     picture = drawn(place, "architecture/architecture.svg", curves(data["curves"]), caption)
     blocks: list[Block] = [picture, *(Text(in_words(test)) for test in tests)]
     return Section(blocks, verdict)

@@ -1,4 +1,4 @@
-"""The table of speeds, measured here, beside the paper's from a GPU."""
+"""The table of speeds, measured here, beside the paper's, measured on a GPU."""
 
 from hmt.analysis.bars import speed_figure
 from hmt.analysis.published import published_table
@@ -43,9 +43,9 @@ def section(place: Place) -> Section:
         if ours[n]["seconds_per_batch"] < max(ours[x]["seconds_per_batch"] for x in faster)
     ]
     verdict = (
-        f"HMT trains at {min(train):.1f} to {max(train):.1f} times a full-sentence step (paper 2.6 "
-        f"to 5.1) and writes a token in {min(infer):.1f} to {max(infer):.1f} times its time (paper "
-        f"1.5 to 2.1); "
+        f"A training step of HMT takes {min(train):.1f} to {max(train):.1f} times as long as one "
+        f"of full-sentence translation (paper 2.6 to 5.1), and writing a token {min(infer):.1f} to "
+        f"{max(infer):.1f} times as long (paper 1.5 to 2.1); "
         + (
             f"unlike in the paper, {' and '.join(slower)} {'train' if slower[1:] else 'trains'} "
             "faster than the slowest HMT."
@@ -77,8 +77,8 @@ PARTS = (
     Part(
         "speed",
         "Speed of training and inference",
-        "Table 1: HMT trains 2.6 to 5.1 times and writes 1.5 to 2.1 times as slowly as "
-        "full-sentence translation, far faster than MMA and GSiMT",
+        "Table 1: HMT takes 2.6 to 5.1 times as long to train and 1.5 to 2.1 times as long to "
+        "write as full-sentence translation, and is far faster than MMA and GSiMT",
         steps,
         section,
     ),

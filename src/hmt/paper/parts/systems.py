@@ -1,7 +1,7 @@
-"""What a system of a comparison is: which models it needs, and how its latency is swept.
+"""What a system in a comparison is: which models it needs, and how its latency is swept.
 
-SCRATCH has the recipes as they are, each from random weights; budgets.py has the same systems from
-a start that all share.
+SCRATCH has the systems as their recipes train them, from random weights; budgets.py has the same
+systems from a start that all share.
 """
 
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from hmt.paper.parts.benchmarks import FLICKR, Benchmark
 from hmt.paper.plan import Place, Step
 from hmt.paper.steps import evaluate, train
 
-# From trained weights: no long warm-up, a lower rate, and no validation in between.
+# When starting from trained weights: no long warm-up, a lower rate, and no validation.
 TUNING = ("training.learning_rate=1e-3", "training.warmup=100", "training.validate_every=0")
 
 
@@ -26,14 +26,19 @@ class Trained:
     made_of: "tuple[Trained, ...]" = ()  # models that it is composed of
     start: "Trained | None" = None  # whose weights it starts from
     updates: float = 0.0  # in units of `place.updates`; 0: those of the recipe
-    share: float = 1.0  # cost, as a multiple of the one stated in the recipe's head
+    # cost as a multiple of the one stated at the head of the recipe; with `updates`, for 1,000
+    share: float = 1.0
     evaluated: str = ""  # folder of its results; empty: named like the run
     on: Benchmark = FLICKR  # what it is trained and tested on
+    is_shared: bool = False  # one run, of the first seed, serves all seeds
 
     def train(self, place: Place, seed: int = 1) -> Step:
-        """The run of one seed; the first has the plain name."""
+        """The run of one seed; that of the first has the plain name."""
+        seed = 1 if self.is_shared else seed
         settings = [*self.overrides, *((f"seed={seed}",) if seed != 1 else ())]
+        share = self.share
         if self.updates:
+            share *= place.updates / 1000
             count = max(1, round(self.updates * place.updates))
             settings += [f"training.updates={count}", f"training.save_every={max(1, count // 10)}"]
         if self.start is not None:
@@ -46,7 +51,7 @@ class Trained:
             data=self.on.prepare(place),
             models=[model.train(place, seed) for model in self.made_of],
             warm_start=self.start.train(place, seed) if self.start else None,
-            share=self.share,
+            share=share,
         )
 
     def evaluate(self, place: Place, seed: int = 1) -> Step:
@@ -61,7 +66,7 @@ class Trained:
         )
 
     def named(self, seed: int) -> str:
-        """The run of a seed."""
+        """The name of a seed's run."""
         return _seeded(self.run, seed)
 
     def folder(self, seed: int = 1) -> str:
@@ -97,7 +102,7 @@ class Rival:
 
 
 def _one_per(label: str, key: str, values: tuple[float, ...], default: float) -> Rival:
-    """A system with one model per value of a setting; the recipe's own value has its plain name."""
+    """A system with one model per value of a setting; the recipe's value has the plain name."""
     models = [
         Trained(
             label if value == default else f"{label}-{value:g}",
