@@ -1,6 +1,7 @@
 """One or several processes (torchrun): rank, agreement between them, and when to stop."""
 
 import ctypes
+import importlib
 import os
 import platform
 import signal
@@ -62,6 +63,9 @@ def join() -> Iterator[Group]:
         device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
         torch.cuda.set_device(device)
     if world > 1:
+        # Optimizers import this module, whose default arguments keep the group of that moment: one
+        # that exists by then outlives its end, and its threads abort the process as Python exits.
+        importlib.import_module("torch.distributed.nn.functional")
         dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=PATIENCE)
     try:
         yield Group(rank, world, device)
