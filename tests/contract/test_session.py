@@ -1,5 +1,6 @@
 """Sessions: words in, append-only text out, spaced as a reader expects."""
 
+import math
 import random
 from collections.abc import Sequence
 from dataclasses import replace
@@ -19,7 +20,7 @@ from hmt.streaming.engine import Engine
 from hmt.streaming.live import SentenceRules
 from hmt.streaming.session import Session
 from hmt.systems.stream import Stream
-from hmt.text.symbols import EOS
+from hmt.text.symbols import EOS, FIRST_WRITABLE
 from hmt.text.tokenizer import Tokenizer, train_bpe
 
 TEXT = [
@@ -270,6 +271,31 @@ def test_a_sentence_end_costs_more_until_the_source_is_read(tokenizer: Tokenizer
     before = log_prob.clone()
     assert choose(streams, log_prob, rules) == [other, EOS, other, full_stop]
     assert torch.equal(log_prob, before), "records keep the model's own probabilities"
+
+
+def test_rules_apply_to_all_tokens_and_not_only_to_the_best(tokenizer: Tokenizer) -> None:
+    """Compared with rules applied to whole rows. Planted bug: a banned token hides an end."""
+    rules = ChoiceRules.of(tokenizer, avoids_loops=True, end_penalty=0.5)
+    torch.manual_seed(0)
+    for _ in range(100):
+        log_prob = torch.randn(8, tokenizer.size)
+        log_prob[:, [*rules.ends, 7]] += 3 * torch.rand(8, len(rules.ends) + 1)
+        streams = [
+            Stream[object, object](
+                slot=0, knobs=None, memory=None, source=[5, EOS], source_ended=True, read=1 + n % 2
+            )
+            for n in range(8)
+        ]
+        for n, stream in enumerate(streams):
+            stream.target = [7] * (3 * n // 2)
+        expected = log_prob.clone()
+        for row, stream in zip(expected, streams, strict=True):
+            row[:FIRST_WRITABLE] = -math.inf
+            if not stream.source_read:
+                row[list(rules.ends)] -= 0.5
+            if (loop := loop_token(stream.target)) is not None:
+                row[loop] = -math.inf
+        assert choose(streams, log_prob, rules) == expected.argmax(-1).tolist()
 
 
 def test_the_setting_of_a_model_reaches_its_translations(model: Model) -> None:
