@@ -21,6 +21,7 @@ from hmt.text.spoken import spoken_tokens
 from hmt.text.tokenizer import Tokenizer, train_bpe, word_tokenizer
 from hmt.training.segmenter import (
     KINDS,
+    RATE,
     UNKNOWN,
     examine,
     read_sentences,
@@ -150,22 +151,31 @@ def test_it_learns_how_text_is_written_and_the_same_each_time(
     monkeypatch.setattr("hmt.training.segmenter.WORDS", 128)
     monkeypatch.setattr("hmt.training.segmenter.RATE", 2e-2)
     sentences = read_sentences(text, tokenizer)
-    first, second = (train_segmenter([sentences], tokenizer.size, 60, seed=2) for _ in range(2))
+    vectors = torch.randn(tokenizer.size, 16, generator=torch.Generator().manual_seed(1))
+    first, second = (train_segmenter([sentences], vectors, 60, seed=2) for _ in range(2))
     found = examine(first, sentences)
     assert (found.precision, found.recall) == (1.0, 1.0)
     assert (found.comma_precision, found.comma_recall) == (1.0, 1.0)
     assert (found.casing, found.questions) == (1.0, 1.0)
-    untrained = examine(Segmenter(tokenizer.size).eval(), sentences)
+    untrained = examine(Segmenter(*vectors.shape).eval(), sentences)
     assert max(untrained.precision, untrained.casing) < 0.9
     for name, weights in first.state_dict().items():
         assert torch.equal(weights, second.state_dict()[name]), name
+
+
+def test_it_begins_with_the_embeddings_of_the_model(text: Path, tokenizer: Tokenizer) -> None:
+    """Planted bug: it begins with random vectors."""
+    vectors = 7 * torch.randn(tokenizer.size, 16, generator=torch.Generator().manual_seed(1))
+    begun = train_segmenter([read_sentences(text, tokenizer)], vectors, updates=1).words.weight
+    expected = vectors / vectors.std() / 10
+    torch.testing.assert_close(begun.detach(), expected, rtol=0, atol=1.01 * RATE)
 
 
 class NeedsTheNextWords(Segmenter):
     """Of every word but one it is unsure, until the next one comes, or two; then it is right."""
 
     def __init__(self, tokenizer: Tokenizer, second: float) -> None:
-        super().__init__(tokenizer.size)
+        super().__init__(tokenizer.size, width=2, memory=2)
         self.openers = torch.tensor([tokenizer.encode(word)[0] for word in OPENERS])
         self.sure = tokenizer.encode("nolu")[0]
         self.second = second  # how sure it is with one word more

@@ -6,6 +6,7 @@ from pathlib import Path
 import typer
 
 from hmt.cli._app import app
+from hmt.cli._model import TRUST
 
 logger = logging.getLogger(__name__)
 
@@ -22,6 +23,7 @@ def segmenter(
     updates: int = typer.Option(3000, min=1, max=10**7, help="Updates of about 4,000 words."),
     seed: int = typer.Option(1, help="Seed of the weights and of the order of the text."),
     threads: int = typer.Option(1, min=1, max=1024, help="Processor cores to use."),
+    trust: bool = TRUST,
 ) -> None:
     """Train the network that finds the sentences of speech.
 
@@ -37,17 +39,18 @@ def segmenter(
     """
     import torch
 
-    from hmt.models.directory import read_config, write_segmenter
+    from hmt.models.directory import load_system, write_segmenter
     from hmt.text.language_pair import open_tokenizers
     from hmt.training.segmenter import examine, read_sentences, train_segmenter
 
     torch.set_num_threads(threads)
-    read_config(model)  # refuses anything but a model directory
+    system, _ = load_system(model, trust)
+    embeddings = system.transformers[0].source_embedding.weight.detach()
     tokenizer, _ = open_tokenizers(model)
     tests = [(path, read_sentences(path, tokenizer)) for path in valid]
     files = [read_sentences(path, tokenizer) for path in text]
     logger.info("%s sentences.", f"{sum(map(len, files)):,}")
-    made = train_segmenter(files, tokenizer.size, updates, seed)
+    made = train_segmenter(files, embeddings, updates, seed)
     write_segmenter(model, made)
     for path, sentences in tests:
         found = examine(made, sentences)

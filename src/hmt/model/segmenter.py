@@ -48,10 +48,9 @@ DROPPED_INPUTS, DROPPED_MEMORY = 0.1, 0.2
 class Segmenter(nn.Module):
     """The sum of a word's token embeddings, a GRU over words, logits for each word."""
 
-    def __init__(self, vocabulary: int, width: int = 128, memory: int = 256) -> None:
+    def __init__(self, vocabulary: int, width: int, memory: int = 384) -> None:
         super().__init__()
         self.words = nn.EmbeddingBag(vocabulary, width, mode="sum")
-        nn.init.normal_(self.words.weight, std=0.1)
         self.memory = nn.GRU(width, memory, batch_first=True)
         self.outputs = nn.Linear(memory, OPINIONS * OUTPUTS)
 

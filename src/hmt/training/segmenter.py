@@ -44,6 +44,7 @@ POOL = 16  # updates whose examples are drawn together, so that those of one are
 MISSED = 0.2  # share of examples of two sentences
 CUT = 0.1  # share of examples that begin within a sentence
 RATE, WARMUP, CLIP = 3e-3, 100, 1.0  # warm-up takes a tenth of a short training
+SPREAD = 0.1  # standard deviation of the word vectors that it begins with
 LOG_EVERY = 100
 UNKNOWN = -1  # a label that nothing is learned from
 KINDS = CASING + 1  # of labels
@@ -156,12 +157,18 @@ def _written(word: str) -> tuple[int, bool]:
 
 
 def train_segmenter(
-    files: Sequence[Sentences], vocabulary: int, updates: int, seed: int = 1
+    files: Sequence[Sentences], embeddings: Tensor, updates: int, seed: int = 1
 ) -> Segmenter:
-    """A segmenter trained on the sentences of these files, with equally many words from each."""
+    """A segmenter trained on the sentences of these files, with equally many words from each.
+
+    It begins with the source embeddings of the translation model, (V, D), which has read far more
+    text and knows which words are alike.
+    """
     torch.manual_seed(seed)
     draw = random.Random(seed)
-    segmenter = Segmenter(vocabulary)
+    segmenter = Segmenter(*embeddings.shape)
+    with torch.no_grad():
+        segmenter.words.weight.copy_(embeddings * (SPREAD / embeddings.std()))
     adam = torch.optim.Adam(segmenter.parameters(), RATE)
     warmup = min(WARMUP, max(1, updates // 10))
     total = 0.0
