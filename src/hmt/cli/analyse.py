@@ -2,7 +2,6 @@
 
 import logging
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import typer
 
@@ -21,9 +20,6 @@ from hmt.cli._scores import MAX_RESAMPLES
 from hmt.errors import UserError
 from hmt.files import write_atomically
 from hmt.limits import MOST_SLOTS
-
-if TYPE_CHECKING:
-    pass
 
 logger = logging.getLogger(__name__)
 
