@@ -278,7 +278,7 @@ def state_loss(
     target: Path = TARGET,
     output: Path = OUTPUT,
     index: int | None = typer.Option(
-        None, min=0, help="Sentence of the pictures. Default: the first on which the two differ."
+        None, min=0, help="Sentence to draw. Default: the first on which the two differ."
     ),
     resamples: int = RESAMPLES,
     batch: int = BATCH,
