@@ -102,8 +102,8 @@ release: $(STAMP)
 	cd build && clean/bin/hmt --version && clean/bin/hmt demo --fast && clean/bin/hmt info
 
 # Every version that is installed here, written into constraints.txt.
-lock: $(STAMP)
-	$(BIN)/python .ci/lock.py
+lock: $(STAMP) $(DOCS)/.installed
+	$(BIN)/python .ci/lock.py $(DOCS)/bin/python
 
 bench: $(STAMP)
 	$(BIN)/hmt bench

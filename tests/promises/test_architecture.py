@@ -112,6 +112,49 @@ def test_sizes_hold() -> None:
     assert not wrong
 
 
+def arguments(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
+    """The names of a function's arguments, without `self`."""
+    given = function.args
+    names = [a.arg for a in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
+    return names[names[:1] == ["self"] :]
+
+
+def test_constructors_take_at_most_six_arguments() -> None:
+    """What needs more needs a dataclass of its own."""
+    wrong = [
+        f"{name_of(path)} {node.name} takes {len(taken)}"
+        for path, tree in TREES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+        for function in node.body
+        if isinstance(function, ast.FunctionDef) and function.name == "__init__"
+        if len(taken := arguments(function)) > 6
+    ]
+    assert not wrong
+
+
+def bases() -> dict[str, set[str]]:
+    """The bases of every class of the package by name, those of other packages included."""
+    return {
+        node.name: {ast.unparse(base).split("[")[0].split(".")[-1] for base in node.bases}
+        - {node.name}  # a library's class of the same name
+        for tree in TREES.values()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+    }
+
+
+def test_inheritance_is_at_most_two_deep() -> None:
+    """A system is a TokenSystem, which is a System: to read a class, read two others."""
+    above = bases()
+
+    def depth(name: str) -> int:
+        return max((1 + depth(base) for base in above[name] & above.keys()), default=0)
+
+    assert depth("WaitK") == 2
+    assert not [name for name in above if depth(name) > 2]
+
+
 def test_no_file_is_a_drawer_for_anything() -> None:
     drawers = {"utils", "util", "helpers", "helper", "common", "base", "manager", "misc"}
     assert not [name_of(path) for path in FILES if drawers & set(re.split(r"[./_]", name_of(path)))]

@@ -2,7 +2,6 @@
 
 import logging
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import typer
 
@@ -21,9 +20,6 @@ from hmt.cli._scores import MAX_RESAMPLES
 from hmt.errors import UserError
 from hmt.files import write_atomically
 from hmt.limits import MOST_SLOTS
-
-if TYPE_CHECKING:
-    pass
 
 logger = logging.getLogger(__name__)
 
@@ -282,7 +278,7 @@ def state_loss(
     target: Path = TARGET,
     output: Path = OUTPUT,
     index: int | None = typer.Option(
-        None, min=0, help="Sentence of the pictures. Default: the first on which the two differ."
+        None, min=0, help="Sentence to draw. Default: the first on which the two differ."
     ),
     resamples: int = RESAMPLES,
     batch: int = BATCH,

@@ -26,7 +26,7 @@ def audit(
         None, help="Audit this SimulEval agent instead of a model, as in package.module.Class."
     ),
     probes: int = typer.Option(
-        15, min=1, max=100_000, help="How often the unread rest of a sentence is replaced."
+        15, min=1, max=100_000, help="How many times the unread rest of a sentence is replaced."
     ),
     seed: int = typer.Option(1, help="Seed of the random text."),
     device: str = DEVICE,

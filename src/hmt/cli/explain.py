@@ -33,7 +33,7 @@ def explain(
         None, help="Page to write: an .html file that needs no network."
     ),
     png: Path | None = typer.Option(None, help="Picture to write: .png, .pdf or .svg."),
-    data: Path | None = typer.Option(None, help="Data behind page and picture: a .json file."),
+    data: Path | None = typer.Option(None, help="Data behind the page and picture: a .json file."),
     record: Path | None = typer.Option(
         None, help="Explain a translation of this records.jsonl instead of a new one."
     ),

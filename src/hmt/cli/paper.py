@@ -45,10 +45,10 @@ EUROPARL = typer.Option(
     None, help="Folder of Europarl (train.de.gz, dev.de, and the same in en) for `europarl`."
 )
 NEWSTEST = typer.Option(
-    None, help="Folder of news (newstest2013.de, newstest2015.de, and in en) for `europarl`."
+    None, help="Folder of news (newstest2013.de, newstest2015.de, and both in en) for `europarl`."
 )
 IWSLT15 = typer.Option(
-    None, help="Folder of talks (train30k.en.gz, tst2012.noapos.en, and in vi) for `iwslt15`."
+    None, help="Folder of talks (train30k.en.gz, tst2012.noapos.en, and both in vi) for `iwslt15`."
 )
 REPORT = typer.Option(
     Path("runs/paper/paper.md"), help="Report to write; an .html page is written beside it."
@@ -173,9 +173,9 @@ def _check_texts(parts: "Sequence[Part]", place: "Place", names: Sequence[str]) 
 def _check_updates(
     place: "Place", ledger: "Ledger", store: Path, stored: "Mapping[str, Entry]"
 ) -> None:
-    """Refuse folders with a start of another length.
+    """Refuse folders in which the shared start has another number of updates.
 
-    What was trained from it goes on under the same name, and its results would be taken for these.
+    Runs trained from it would continue under the same names, and their results pass for these.
     """
     from hmt.paper.parts.budgets import START, START_UPDATES
     from hmt.paper.runs import run_recipe, set_updates

@@ -38,7 +38,7 @@ DRAIN = typer.Option(20.0, min=0, max=86_400, help="Time for open sentences on S
 
 
 OTHERS_HELP = (
-    "Another limit, as rooms=500: burst_messages 1000, burst_words 400, body_bytes 65536, "
+    "Another limit, such as rooms=500: burst_messages 1000, burst_words 400, body_bytes 65536, "
     "listeners 2000, message_bytes 16384, messages_per_second 100, pending_bytes 65536, "
     "queue_words 2000, resume_seconds 120, room_seconds 600, rooms 200, sentence_tokens 256, "
     "session_seconds 21600, sockets 5000, stall_seconds 30, translate_characters 5000, "
@@ -50,8 +50,8 @@ OTHERS = typer.Option([], metavar="NAME=NUMBER", help=OTHERS_HELP)
 @app.command()
 def serve(
     models: list[str] = MODELS,
-    host: str = typer.Option("127.0.0.1", help="Address to serve; loopback is this machine only."),
-    port: int = typer.Option(8765, min=0, max=65535, help="Port; 0 takes a free one."),
+    host: str = typer.Option("127.0.0.1", help="Address to bind; loopback is this machine only."),
+    port: int = typer.Option(8765, min=0, max=65535, help="Port; 0 picks a free one."),
     languages: str | None = LANGUAGES,
     token_file: Path | None = TOKENS,
     is_open: bool = typer.Option(False, "--open", help="Serve other machines without tokens."),

@@ -20,7 +20,7 @@ def train(
         ...,
         metavar="RECIPE",
         help="A TOML file. `hmt demo --learn` writes one to start from, demo/recipe.toml. The "
-        "repository has one per result in recipes/; a wheel does not hold these.",
+        "repository has one per result in recipes/; a wheel does not contain these.",
     ),
     overrides: list[str] = typer.Option(
         [],

@@ -1,4 +1,4 @@
-"""`hmt translate`: a pipe that translates words while they arrive."""
+"""`hmt translate`: a pipe that translates words as they arrive."""
 
 import logging
 import sys
@@ -58,7 +58,7 @@ def translate(
     trust: bool = TRUST,
     int8: bool = INT8,
 ) -> None:
-    """Translate words from standard input while they arrive.
+    """Translate words from standard input as they arrive.
 
     A word counts as soon as whitespace follows it, and its translation is written the moment it is
     ready. Sentences end by punctuation, at the end of a line, or where the model ends them. With

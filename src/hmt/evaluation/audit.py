@@ -95,6 +95,13 @@ class Futures:
         self.draw = draw
         self.words = list(dict.fromkeys(words)) or ["?"]
 
+    def of(self, words: list[str], probes: int) -> Iterator[tuple[str, int, list[str]]]:
+        """Kind, cut, and words that are changed from there on; every kind in turn."""
+        kinds = [kind for kind in KINDS if kind != "pieces"]
+        for n, cut in enumerate(points(self.draw, len(words), probes)):
+            kind = kinds[n % len(kinds)]
+            yield kind, cut, words[:cut] + self.after(kind, len(words) - cut)
+
     def after(self, kind: str, rest: int) -> list[str]:
         """Words in place of the last `rest` ones."""
         if kind == "nothing":
@@ -233,11 +240,8 @@ class ModelAudit:
         self, words: list[str], probes: int
     ) -> Iterator[tuple[str, int, list[str], Record]]:
         """Kind, cut, changed words and their translation, all in one batch of streams."""
-        kinds = [kind for kind in KINDS if kind != "pieces"]
         found = []
-        for n, cut in enumerate(points(self.draw, len(words), probes)):
-            kind = kinds[n % len(kinds)]
-            changed = words[:cut] + self.futures.after(kind, len(words) - cut)
+        for kind, cut, changed in self.futures.of(words, probes):
             while sum(self._lengths(changed)) >= MAX_SENTENCE_TOKENS:
                 changed.pop()
             if changed:
@@ -311,15 +315,12 @@ def audit_agent(
     draw = random.Random(seed)
     lines = nonsense(draw) if sentences is None else list(sentences)
     futures = Futures(draw, [word for line in lines for word in line.split()])
-    kinds = [kind for kind in KINDS if kind != "pieces"]
     report = Report()
     for number, line in enumerate(lines, 1):
         words = line.split()
         report.sentences += bool(words)
         base = answers(agent, words) if words else []
-        for n, cut in enumerate(points(draw, len(words), probes) if words else []):
-            kind = kinds[n % len(kinds)]
-            changed = words[:cut] + futures.after(kind, len(words) - cut)
+        for kind, cut, changed in futures.of(words, probes) if words else ():
             if changed:
                 # SimulEval marks the last word as such, so the answer to it may differ.
                 kept = cut if len(changed) > cut else cut - 1

@@ -1,4 +1,4 @@
-"""Readers of a room: the events that are kept for them, and how far each of them is.
+"""Readers of a room: the events that are kept for them, and how far each of them has come.
 
 A reader is a cursor. An event is encoded once, and the same bytes go straight into the transport of
 every reader who has taken those before; whoever is slower gets more at once later, and costs nobody

@@ -9,8 +9,8 @@ from starlette.responses import PlainTextResponse
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from hmt.server.access import address_of, grant_of, has_good_origin, protocols_of, service_of
-from hmt.server.limits import Bucket
 from hmt.server.messages import InvalidError, Resume, decode, encode
+from hmt.server.rate_limits import Bucket
 from hmt.server.replies import Created, Error, Fault
 from hmt.server.rooms import Room
 from hmt.server.service import RETRY_SECONDS, BusyError, Service

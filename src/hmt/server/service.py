@@ -13,9 +13,9 @@ from hmt.models.model import Model
 from hmt.server.conductor import Batch, Conductor
 from hmt.server.engine_process import Orders
 from hmt.server.far_conductor import AnyConductor, FarConductor
-from hmt.server.limits import Guests, Visits
 from hmt.server.metrics import Metrics, RoundMetrics
 from hmt.server.models import Served
+from hmt.server.rate_limits import Guests, Visits
 from hmt.server.rooms import Rooms
 from hmt.server.sessions import GOING_AWAY, LiveSession
 from hmt.server.settings import Settings

@@ -14,13 +14,13 @@ from hmt.server.channels import Applied, Failed, FinishedSentence, Mark, Output,
 from hmt.server.deltas import Wording
 from hmt.server.far_conductor import AnyChannel
 from hmt.server.hearing import Hearing
-from hmt.server.limits import Bucket
 from hmt.server.messages import InvalidError, shortened
 from hmt.server.metrics import Metrics
 from hmt.server.models import Served
 from hmt.server.outbox import Outbox
 from hmt.server.parties import Audience, Connection
 from hmt.server.preferences import Preferences
+from hmt.server.rate_limits import Bucket
 from hmt.server.rebuilt import Rebuilt
 from hmt.server.receipts import Receipts
 from hmt.server.settings import Limits

@@ -15,9 +15,9 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from hmt.server.access import address_of, grant_of, has_good_origin, service_of
 from hmt.server.channels import End, Failed, HeardWord, Mark, Opening, Output, Text
 from hmt.server.hearing import clean
-from hmt.server.limits import Bucket
 from hmt.server.messages import InvalidError, decode_as, encode
 from hmt.server.models import Served, short_code
+from hmt.server.rate_limits import Bucket
 from hmt.server.service import BusyError, Service
 from hmt.server.settings import Limits
 from hmt.streaming import events

@@ -21,8 +21,8 @@ LEVEL_LAG = 0.2  # tokens of AL that count as no difference
 
 
 @dataclass(frozen=True)
-class Row:
-    """One line: the label of the paper's table, the run, how it is evaluated."""
+class Ablation:
+    """One row of a table: its label in the paper, the run, how it is evaluated."""
 
     label: str
     run: str = REFERENCE
@@ -43,16 +43,18 @@ class Row:
         return [evaluate(place, self.folder, run, self.settings)]
 
 
-def _weights(key: str, values: Sequence[str]) -> tuple[Row, ...]:
+def _weights(key: str, values: Sequence[str]) -> tuple[Ablation, ...]:
     return tuple(
-        Row(v) if v == "1.0" else Row(v, f"{key}-{v}", (f"model.config.{key}_weight={v}",))
+        Ablation(v)
+        if v == "1.0"
+        else Ablation(v, f"{key}-{v}", (f"model.config.{key}_weight={v}",))
         for v in values
     )
 
 
-def _sizes(*pairs: tuple[int, int]) -> tuple[Row, ...]:
+def _sizes(*pairs: tuple[int, int]) -> tuple[Ablation, ...]:
     return tuple(
-        Row(
+        Ablation(
             f"L={lower} K={states}",
             f"L{lower}-K{states}",
             (f"model.config.lower={lower}", f"model.config.states={states}"),
@@ -64,15 +66,15 @@ def _sizes(*pairs: tuple[int, int]) -> tuple[Row, ...]:
 
 GRID = ("0.0", "0.5", "1.0", "1.5", "2.0")
 MAX = ('model.config.attention="max"',)
-TABLES: dict[str, tuple[str, str, int, tuple[Row, ...]]] = {
+TABLES: dict[str, tuple[str, str, int, tuple[Ablation, ...]]] = {
     # name: title, the paper's claim, index of the row that the others are compared with, rows
     "hmm-loss": (
         "HMM loss: all selections or the best one",
         "Table 2: with only the most probable selection, HMT always writes at the first state",
         0,
         (
-            Row("all selections"),
-            Row("most probable selection", "best-path", ('model.config.path="best"',)),
+            Ablation("all selections"),
+            Ablation("most probable selection", "best-path", ('model.config.path="best"',)),
         ),
     ),
     "latency-weight": (
@@ -101,11 +103,11 @@ TABLES: dict[str, tuple[str, str, int, tuple[Row, ...]]] = {
         "Table 6: attention to multiple states in training and inference is best",
         0,
         (
-            Row("multiple, multiple"),
-            Row("multiple, max", settings={"attention": "max"}),
-            Row("multiple, selected", settings={"attention": "selected"}),
-            Row("max, max", "max", MAX, {"attention": "max"}),
-            Row("max, selected", "max", MAX, {"attention": "selected"}),
+            Ablation("multiple, multiple"),
+            Ablation("multiple, max", settings={"attention": "max"}),
+            Ablation("multiple, selected", settings={"attention": "selected"}),
+            Ablation("max, max", "max", MAX, {"attention": "max"}),
+            Ablation("max, selected", "max", MAX, {"attention": "selected"}),
         ),
     ),
 }
