@@ -357,6 +357,17 @@ def test_nothing_marks_and_spaces(models: list[Model], text: str, end: str) -> N
     assert first and not first.startswith(" "), "after a finish a line begins"
 
 
+@pytest.mark.parametrize("end", ["pause", "finish"])
+def test_a_sentence_with_a_word_in_it_is_never_translated_by_nothing(
+    tokenizer: Tokenizer, end: str
+) -> None:
+    """Not even where the whole source is read before the first token is written."""
+    session = leaning(model_of(tokenizer, 8), [""], 30.0).session(lower=5)
+    out = session.push("ka") + getattr(session, end)()
+    check(session, ["ka"], out)
+    assert out
+
+
 def test_a_mark_of_a_sentence_that_the_model_ended_opens_the_next(tokenizer: Tokenizer) -> None:
     """Planted bug: marks before the first word are dropped."""
     model = leaning(model_of(tokenizer, 8), [""], 30.0)

@@ -97,6 +97,22 @@ def test_at_150_words_a_minute_a_reader_keeps_up() -> None:
     assert max(lags) <= 500
 
 
+def test_words_that_are_written_in_bursts_can_be_read() -> None:
+    """Two full cues at once, at 13 characters per second on average. Planted bug: a cue ends where
+    the first word of the next one was written."""
+    captions, cues = Captions(), list[Cue]()
+    for n in range(20):
+        now = 10.0 * n
+        for _ in range(22):
+            cues += captions.take(written(" xxxxx", now, is_whole=True, sentence=n))
+            now += 0.02
+        cues += captions.take(Ended(n, now, "", "", 0, "punctuation"))
+    assert len(cues) == 40
+    speeds = [1000 * sum(map(len, cue.lines)) / (cue.end_ms - cue.start_ms) for cue in cues]
+    assert max(speeds) <= 1.5 * 17.5
+    assert all(cue.start_ms <= 10_000 * (n // 2) + 4000 for n, cue in enumerate(cues))
+
+
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 10**6))
 def test_both_files_are_read_back(seed: int) -> None:

@@ -79,6 +79,11 @@ def test_a_bad_line_is_named(hmt: Call, line: str, reason: str) -> None:
     assert reason in answer.err
 
 
+def test_an_unknown_option_is_not_asked_for_a_value(hmt: Call) -> None:
+    answer = hmt("translate", "run", "--bylines", given="")
+    assert answer.code == 2 and "There is no option --bylines" in answer.err
+
+
 def test_captions_of_a_recording(hmt: Call) -> None:
     """Times of the source and an offset; both formats hold all words of the plain text."""
     lines = [{"text": word, "at": 10.0 + n / 2} for n, word in enumerate(TEXT.split())]

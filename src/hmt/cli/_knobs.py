@@ -84,7 +84,9 @@ def _split(args: list[str], known: set[str]) -> tuple[list[str], dict[str, str]]
             continue
         text = value if equals else next(waiting, "")
         if not text or text.startswith("--"):
-            raise UserError(f"The option {name} needs a value, as in `{name} 3`.")
+            raise UserError(
+                f"There is no option {name} without a value; knobs have one, as in `--lower 3`."
+            )
         if knobs.setdefault(name[2:].replace("-", "_"), text) != text:
             raise UserError(f"The option {name} was given twice; give it once, as in {name} 1,3,5.")
     return rest, knobs

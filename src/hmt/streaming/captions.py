@@ -16,6 +16,9 @@ LEAST_MS, MOST_MS, GAP_MS = 834, 7000, 80
 CHARACTERS_PER_SECOND = 17
 HURRIED = 1.5  # faster by this factor while captions lag behind the speaker
 LAG_MS = 500  # captions lag if a cue begins this much later than its first word was written
+# A cue that is still being read delays the next one by up to this much: the time in which two full
+# lines are read in a hurry.
+MOST_DELAY_MS = 3400
 SILENCE_MS = 1500  # without a new word, a cue is complete
 # An arrow in the text would be read as a line of times.  "--->" minus one dash still has one.
 ARROW = re.compile("-{2,}>")
@@ -132,7 +135,7 @@ class Captions:
         # A cue is shown complete from its start, so reading time counts from there.
         end = max(start + reading, self._last_ms)
         if next_ms is not None:
-            end = min(end, next_ms - GAP_MS)
+            end = min(end, next_ms - GAP_MS + MOST_DELAY_MS)
         end = min(max(end, start + LEAST_MS), start + MOST_MS)
         self._count += 1
         cue = Cue(self._count, start, end, tuple(self._layout.lines))

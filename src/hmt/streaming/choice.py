@@ -70,7 +70,7 @@ def choose(streams: Sequence[Stream], log_prob: Tensor, rules: ChoiceRules = GRE
 
 def banned_token(stream: Stream, avoids_loops: bool) -> int | None:
     """The token that must not come next, if there is one."""
-    if stream.is_running and not stream.target and not stream.source_read:
+    if stream.is_running and not stream.target:
         return EOS
     return loop_token(stream.target) if avoids_loops else None
 
