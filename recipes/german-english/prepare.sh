@@ -5,7 +5,8 @@
 #   bash recipes/german-english/prepare.sh FOLDER
 # FOLDER holds europarl-de-en, tatoeba-de-en and newstest-de-en (of the last only what to leave out).
 #   bash recipes/german-english/prepare.sh FOLDER MODEL
-# then makes the text of the last parts, of which some is as the segmenter of MODEL restores it.
+# then makes the text of the last parts, of which some is as the segmenter of MODEL restores it, and
+# its first round alone, in which seven tenths of the words are debates.
 set -euo pipefail
 folder=${1:?name the folder that holds europarl-de-en, tatoeba-de-en and newstest-de-en}
 out=runs/german-english
@@ -31,4 +32,13 @@ prepare text-all data-all 1 "${same_pieces[@]}"
 if [ -n "${2:-}" ] && [ ! -d $out/data-restored ]; then
   "$python" "$here/restore.py" "$2" $out/text-all $out/text-restored
   encode text-restored data-restored "${same_pieces[@]}"
+fi
+first_round=1944109 # lines; the second round has no debates
+if [ -d $out/text-restored ] && [ ! -d $out/data-debates ]; then
+  mkdir -p $out/text-debates
+  for side in de en; do
+    head -n $first_round $out/text-restored/train.$side >$out/text-debates/train.$side
+    cp $out/text-restored/valid.$side $out/text-debates/
+  done
+  encode text-debates data-debates "${same_pieces[@]}"
 fi

@@ -55,5 +55,8 @@ mean shipped-restored $runs/shipped-wide $runs/restored $runs/restored-hmt
 all_new again $runs/shipped-restored $runs/again-multipath
 "$hmt" train "$here/again-hmt.toml"
 "$hmt" train "$here/beside-hmt.toml"
-mean shipped $runs/shipped-restored $runs/again $runs/again-hmt $runs/beside-hmt
-cp $runs/shipped-wide/segmenter.safetensors $runs/shipped/
+mean shipped-again $runs/shipped-restored $runs/again $runs/again-hmt $runs/beside-hmt
+"$hmt" train "$here/debates-hmt.toml"
+mean shipped $runs/shipped-again $runs/shipped-again $runs/debates-hmt
+[ -f $runs/shipped/segmenter.safetensors ] ||
+  "$hmt" segmenter $runs/shipped --updates 6000 --text $runs/text-all/everyday.de --text $runs/text-all/debates.de --valid $runs/text-all/valid.de

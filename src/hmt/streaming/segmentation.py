@@ -13,7 +13,7 @@ from hmt.text.tokenizer import Tokenizer
 
 # A word whose border probability lies between the first pair waits for the next word; it waits for
 # one more if the second opinion lies between the second pair.
-UNSURE = ((0.1, 0.9), (0.2, 0.8))
+UNSURE = ((0.05, 0.95), (0.1, 0.9))
 LEAST_BORDER = 0.5  # probability of a border that ends a sentence, once a decision is due
 LONGEST_WORD = 16  # tokens; anything longer is no word, and has no capital to restore
 LEAST_MARK = 0.5  # probability at which the model is given a comma or a question mark
