@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The German-English model, from the text to the directory that ships: about 14 hours of one core.
+# The German-English model, from the text to the directory that ships: about 16 hours of one core.
 # Stopped at any time, the same command goes on where it was.
 #   bash recipes/german-english/train.sh FOLDER      FOLDER as for prepare.sh
 set -euo pipefail

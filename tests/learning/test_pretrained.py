@@ -165,7 +165,11 @@ LOGS = {
     "log-wide-multipath.jsonl": 1750,
     "log-wide-hmt.jsonl": 250,
     "log-restored-multipath.jsonl": 1700,
-    "log.jsonl": 300,
+    "log-restored-hmt.jsonl": 300,
+    "log-again-multipath.jsonl": 1300,
+    "log-again-hmt.jsonl": 300,
+    "log-beside-hmt.jsonl": 300,
+    "log.jsonl": 360,
 }
 
 
