@@ -13,7 +13,7 @@ pytest.importorskip("msgspec", reason="the extra `serve` is not installed")
 pytest.importorskip("httpx")
 
 import httpx
-from live_server import Running, serving, small_model, talking
+from live_server import Running, eventually, serving, small_model, talking
 
 from hmt.server.readers import KEPT_EVENTS, Reader
 from hmt.server.room_events import RoomDelta
@@ -162,7 +162,7 @@ def test_readers_of_every_kind_of_http(server: Running) -> None:
             url = f"{server.http}/v1/rooms/forms/events"
             head = await asyncio.to_thread(httpx.head, url, timeout=SECONDS)
             assert head.headers["content-type"].startswith("text/event-stream")
-            assert server.service.listeners.total == 0
+            assert eventually(lambda: server.service.listeners.total == 0, SECONDS)
             old, writer = await asyncio.open_connection("127.0.0.1", server.port)
             writer.write(b"GET /v1/rooms/forms/events HTTP/1.0\r\nHost: localhost\r\n\r\n")
             answer = await old.readuntil(b"\r\n\r\n")
