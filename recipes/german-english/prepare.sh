@@ -5,8 +5,10 @@
 #   bash recipes/german-english/prepare.sh FOLDER
 # FOLDER holds europarl-de-en, tatoeba-de-en and newstest-de-en (of the last only what to leave out).
 #   bash recipes/german-english/prepare.sh FOLDER MODEL
-# then makes the text of the last parts, of which some is as the segmenter of MODEL restores it, and
+# then makes the text of later parts, of which some is as the segmenter of MODEL restores it, and
 # its first round alone, in which seven tenths of the words are debates.
+#   bash recipes/german-english/prepare.sh FOLDER MODEL heard
+# makes the text of the last parts: the same with the segmenter of another MODEL and more such lines.
 set -euo pipefail
 folder=${1:?name the folder that holds europarl-de-en, tatoeba-de-en and newstest-de-en}
 out=runs/german-english
@@ -29,9 +31,17 @@ prepare() {
 prepare text data 0.55 --size 10000
 same_pieces=(--vocabulary given --source-tokenizer "$out/data/tokenizer.json" --target-tokenizer "$out/data/tokenizer.json")
 prepare text-all data-all 1 "${same_pieces[@]}"
-if [ -n "${2:-}" ] && [ ! -d $out/data-restored ]; then
-  "$python" "$here/restore.py" "$2" $out/text-all $out/text-restored
-  encode text-restored data-restored "${same_pieces[@]}"
+# restore NAME SHARE: that text with SHARE of its written lines as the segmenter restores them
+restore() {
+  [ -d "$out/data-$1" ] && return
+  "$python" "$here/restore.py" "$model" $out/text-all "$out/text-$1" "$2"
+  encode "text-$1" "data-$1" "${same_pieces[@]}"
+}
+model=${2:-}
+if [ "${3:-}" = heard ]; then
+  restore heard 0.15
+elif [ -n "$model" ]; then
+  restore restored 0.08
 fi
 first_round=1944109 # lines; the second round has no debates
 if [ -d $out/text-restored ] && [ ! -d $out/data-debates ]; then

@@ -1,6 +1,6 @@
 """Rewrite some lines of a training text as the segmenter would if it had heard them.
 
-    python recipes/german-english/restore.py MODEL TEXT OUTPUT
+    python recipes/german-english/restore.py MODEL TEXT OUTPUT SHARE
 
 In a session, the model does not see text without punctuation, but what the segmenter of MODEL makes
 of it: with wrong capitals, missing commas and borders in the wrong place.  A model trained on such
@@ -25,7 +25,6 @@ from hmt.text.tokenizer import Tokenizer
 
 SEED = 26
 OF_HEARD = 0.75  # share of the lines without capitals and punctuation that are restored
-OF_WRITTEN = 0.08  # share of all other lines that are stripped of both and restored
 TOGETHER = 20_000  # lines that are sorted by length and segmented in batches
 BATCH = 256
 
@@ -101,7 +100,7 @@ def _written(words: Words, logits: torch.Tensor) -> tuple[Words, int]:
     return written, used
 
 
-def main(model: Path, text: Path, output: Path) -> None:
+def main(model: Path, text: Path, output: Path, share: float) -> None:
     """Write both sides, and print how many lines were restored."""
     loaded = hmt.load(model)
     assert loaded.segmenter is not None and len(UNSURE) == OPINIONS - 1
@@ -114,7 +113,7 @@ def main(model: Path, text: Path, output: Path) -> None:
             picked = []
             for n, line in enumerate(lines):
                 bare = heard(line)
-                if bare and draw.random() < (OF_HEARD if bare == line else OF_WRITTEN):
+                if bare and draw.random() < (OF_HEARD if bare == line else share):
                     picked.append((n, bare.split()))
             for (n, _), line in zip(
                 picked, restorer.restore([words for _, words in picked]), strict=True
@@ -128,4 +127,4 @@ def main(model: Path, text: Path, output: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3]))
+    main(Path(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3]), float(sys.argv[4]))

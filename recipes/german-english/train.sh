@@ -57,6 +57,10 @@ all_new again $runs/shipped-restored $runs/again-multipath
 "$hmt" train "$here/beside-hmt.toml"
 mean shipped-again $runs/shipped-restored $runs/again $runs/again-hmt $runs/beside-hmt
 "$hmt" train "$here/debates-hmt.toml"
-mean shipped $runs/shipped-again $runs/shipped-again $runs/debates-hmt
-[ -f $runs/shipped/segmenter.safetensors ] ||
-  "$hmt" segmenter $runs/shipped --updates 6000 --text $runs/text-all/everyday.de --text $runs/text-all/debates.de --valid $runs/text-all/valid.de
+mean shipped-debates $runs/shipped-again $runs/shipped-again $runs/debates-hmt
+[ -f $runs/shipped-debates/segmenter.safetensors ] ||
+  "$hmt" segmenter $runs/shipped-debates --updates 6000 --text $runs/text-all/everyday.de --text $runs/text-all/debates.de --valid $runs/text-all/valid.de
+bash "$here/prepare.sh" "$1" $runs/shipped-debates heard
+"$hmt" train "$here/heard-multipath.toml"
+all_new heard $runs/shipped-debates $runs/heard-multipath
+"$hmt" train "$here/heard-hmt.toml"
