@@ -30,6 +30,7 @@ class Trained:
     share: float = 1.0
     evaluated: str = ""  # folder of its results; empty: named like the run
     on: Benchmark = FLICKR  # what it is trained and tested on
+    tuning: tuple[str, ...] = TUNING  # settings of a model with a start
     is_shared: bool = False  # one run, of the first seed, serves all seeds
 
     def train(self, place: Place, seed: int = 1) -> Step:
@@ -42,7 +43,7 @@ class Trained:
             count = max(1, round(self.updates * place.updates))
             settings += [f"training.updates={count}", f"training.save_every={max(1, count // 10)}"]
         if self.start is not None:
-            settings += TUNING
+            settings += self.tuning
         return train(
             place,
             self.named(seed),
