@@ -218,7 +218,7 @@ def test_lines_are_restored_in_their_places(recipe: dict[str, ModuleType], tmp_p
     for name in ("train.de", "train.en", "valid.de", "valid.en"):
         lines = german if name == "train.de" else [f"{n}" for n in range(len(german))]
         (text / name).write_text("\n".join(lines) + "\n")
-    recipe["restore"].main(hmt.models.model.PRETRAINED, text, tmp_path / "made")
+    recipe["restore"].main(hmt.models.model.PRETRAINED, text, tmp_path / "made", 0.08)
     made = (tmp_path / "made" / "train.de").read_text().splitlines()
     heard = recipe["forms"].heard
     # A restored ordinal or a mark inside a line is no difference in words.
