@@ -535,8 +535,20 @@ def test_untrained_settings_are_reported_once(
     assert [record.message for record in caplog.records] == [n.message for n in notices]
     assert notices[1].seconds > 0
     caplog.clear()
-    models[0].session(threshold=0.9).push("nolu")
+    for threshold in (0.0, 0.9, 1.0):
+        models[0].session(threshold=threshold).push("nolu")
     assert not caplog.records
+
+
+@pytest.mark.parametrize("name", ["hmt", "mma", "gsimt"])
+def test_a_threshold_that_is_no_probability_is_doubted(name: str) -> None:
+    """Planted bug: any threshold passes without a word."""
+    system = lively(name)
+    for threshold, effect in ((-1.0, "every probability"), (2.0, "no probability")):
+        [doubt] = system.doubts(system.knobs(threshold=threshold))
+        assert f"threshold = {threshold}" in doubt and effect in doubt
+    for threshold in (0.0, 0.5, 1.0):
+        assert system.doubts(system.knobs(threshold=threshold)) == []
 
 
 # ---- threads, mistakes, housekeeping

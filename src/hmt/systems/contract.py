@@ -63,6 +63,14 @@ class PassOutput:
         return reports_of(kind, self.reports)
 
 
+def doubts_of_threshold(threshold: float) -> list[str]:
+    """Why this threshold of a probability may not be meant: one sentence, or none."""
+    if 0 <= threshold <= 1:
+        return []
+    effect = "no probability reaches it" if threshold > 1 else "every probability reaches it"
+    return [f"threshold = {threshold} is not between 0 and 1: {effect}."]
+
+
 class System(nn.Module, Generic[ConfigT, KnobsT, MemoryT]):
     """Base class of all systems; a new one is a subclass in its own file and a line in TABLE."""
 

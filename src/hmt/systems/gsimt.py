@@ -25,7 +25,7 @@ from hmt.model.rows import NEVER, NOBODY, Row, Rows, source_bias
 from hmt.model.transformer import Transformer
 from hmt.model.vocabulary import gold_log_prob, smoothed
 from hmt.systems.batch import Batch
-from hmt.systems.contract import Loss, PassOutput, System
+from hmt.systems.contract import Loss, PassOutput, System, doubts_of_threshold
 from hmt.systems.hmt_states import boundaries
 from hmt.systems.stream import Plan, Read, Stream, Write
 
@@ -96,6 +96,9 @@ class GSiMT(System[GSiMTConfig, GSiMTKnobs, GSiMTMemory]):
         self.config = config
         self.transformer = Transformer(config.dims)
         self.write = nn.Linear(config.dims.width, 1)
+
+    def doubts(self, knobs: GSiMTKnobs) -> list[str]:
+        return doubts_of_threshold(knobs.threshold)
 
     # ---- training
 

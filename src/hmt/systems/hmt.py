@@ -39,7 +39,7 @@ from hmt.model.rows import NEVER, Row, Rows
 from hmt.model.transformer import Transformer
 from hmt.model.vocabulary import best_token, gold_log_prob, smoothed
 from hmt.systems.batch import Batch
-from hmt.systems.contract import Loss, PassOutput, System
+from hmt.systems.contract import Loss, PassOutput, System, doubts_of_threshold
 from hmt.systems.hmt_states import MOST_STATES, StateTable, state_bias, state_table
 from hmt.systems.stream import Plan, Read, Stream, Write
 
@@ -169,7 +169,7 @@ class HMT(System[HMTConfig, HMTKnobs, HMTMemory]):
 
     def doubts(self, knobs: HMTKnobs) -> list[str]:
         low, high = self.config.lower_range
-        found = []
+        found = doubts_of_threshold(knobs.threshold)
         if not low <= knobs.lower <= high:
             found.append(f"lower = {knobs.lower} is outside the trained range of {low} to {high}.")
         if knobs.states > self.config.states:

@@ -26,7 +26,7 @@ from hmt.model.passes import Pass
 from hmt.model.rows import NEVER
 from hmt.model.vocabulary import at_least_float32
 from hmt.systems.batch import Batch
-from hmt.systems.contract import Loss, PassOutput
+from hmt.systems.contract import Loss, PassOutput, doubts_of_threshold
 from hmt.systems.stream import Plan, Read, Stream, Write
 from hmt.systems.token_system import TokenPass, TokenSystem, trial_plan
 
@@ -184,6 +184,9 @@ class MMA(TokenSystem[MMAConfig, MMAKnobs, None]):
 
     def attention_setting(self, knobs: MMAKnobs) -> float:
         return knobs.threshold
+
+    def doubts(self, knobs: MMAKnobs) -> list[str]:
+        return doubts_of_threshold(knobs.threshold)
 
     def loss(self, batch: Batch, knobs: MMAKnobs) -> Loss:
         done = self.forward_tokens(batch, knobs)
