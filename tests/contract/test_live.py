@@ -672,3 +672,81 @@ def test_a_conflict_is_reported(models: list[Model]) -> None:
     )
     with pytest.raises(UserError, match="5 words were committed of a guess that has 1"):
         session.guess("nolu", 5)
+
+
+def sources(session: Session) -> list[str]:
+    return [word for end in ends(session.events) for word in end.source.split()]
+
+
+def test_the_end_makes_the_last_guess_final(models: list[Model]) -> None:
+    """Planted bug: the tail stays behind and swallows words of the next utterance."""
+    session = models[0].session()
+    session.guess("nolu ka")
+    session.guess("nolu ka besi")
+    session.finish()
+    assert session.tentative == "" and sources(session) == "nolu ka besi".split()
+    session.guess("tarum lim ka", committed=3)
+    session.finish()
+    assert sources(session) == "nolu ka besi tarum lim ka".split()
+    assert not any(isinstance(event, Notice) for event in session.events)
+
+
+def test_a_push_after_guesses_is_their_result(models: list[Model]) -> None:
+    """Planted bug: its words are heard beside those of the guesses."""
+    session = models[0].session()
+    session.guess("nolu ka")
+    session.guess("nolu ka besi")
+    session.push("nolu ka lim tarum")
+    session.push("besi")  # the utterance is over: this is just another word
+    session.guess("nolu", committed=1)
+    session.finish()
+    assert sources(session) == "nolu ka lim tarum besi nolu".split()
+    session.guess("ka besi", committed=2)
+    session.push("tarum")  # nothing in common with what was final: what comes after it
+    session.finish()
+    assert sources(session)[-3:] == "ka besi tarum".split()
+    assert not any(isinstance(event, Notice) for event in session.events)
+
+
+def test_a_tail_has_the_time_of_its_guess(models: list[Model]) -> None:
+    """Planted bug: words that are final at a commit without a time have none."""
+    session = models[0].session()
+    session.guess("nolu ka besi tarum", spoken=60.0)
+    session.commit()
+    times = [event.spoken for event in session.events if isinstance(event, Written)]
+    assert times and set(times) == {60.0}
+    session.guess("nolu ka besi tarum", spoken=70.0)
+    session.commit(80.0)
+    times = [event.spoken for event in session.events if isinstance(event, Written)]
+    assert times[-1] == 80.0
+
+
+def test_notices_are_in_the_log(models: list[Model], caplog: pytest.LogCaptureFixture) -> None:
+    """Planted bug: only doubts about settings are."""
+    with caplog.at_level(logging.WARNING):
+        session = models[0].session()
+        session.push("nolu" * 100)
+        session.guess("ka besi", 2)
+        session.guess("ka lim", 2)
+    notices = [event for event in session.events if isinstance(event, Notice)]
+    assert [notice.code for notice in notices] == ["long_word", "conflict"]
+    assert [record.message for record in caplog.records] == [n.message for n in notices]
+
+
+def test_half_a_character_is_replaced(models: list[Model]) -> None:
+    """Planted bug: it is kept, and no listener can write the event to a file."""
+    session = models[0].session()
+    session.push("nolu \ud800 ka")
+    session.finish()
+    assert sources(session) == ["nolu", "\ufffd", "ka"]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_marks_alone_are_no_sentence(models: list[Model], seed: int) -> None:
+    """Planted bug: the model may end a sentence within the marks before its first word."""
+    session = models[seed].session(lower=1)
+    heard = ["..."] * 12 + ["nolu"] + ["..."] * 9 + ["ka", "besi"]
+    text = "".join([session.push(word) for word in heard]) + session.finish()
+    check(session, heard, text)
+    for end in ends(session.events):
+        assert any(map(str.isalnum, end.source)) or not end.text

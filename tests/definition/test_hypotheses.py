@@ -1,6 +1,7 @@
 """Guesses of a recogniser: what is final stays final, and nothing final is lost or doubled."""
 
 import random
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -104,7 +105,32 @@ def test_conflicts_are_counted_once_and_the_rest_is_aligned() -> None:
     assert hypotheses.conflicts == 2
 
 
-@pytest.mark.parametrize("committed", [-1, 3])
+@settings(max_examples=100, deadline=None)
+@given(st.integers(0, 10**6))
+def test_a_result_completes_what_was_final(seed: int) -> None:
+    """Planted bug: a result is heard whole, whatever was final before."""
+    draw, hypotheses = random.Random(seed), Hypotheses()
+    for _ in range(3):
+        final = draw.choices(WORDS, k=draw.randint(1, 12))
+        found: list[str] = []
+        for guess, right in guesses(draw, final):
+            found += hypotheses.update(guess, right)
+        found += hypotheses.settle(final)
+        assert found == final and not hypotheses.is_open
+    assert hypotheses.conflicts == 0
+
+
+def test_long_utterances_are_aligned_at_their_end() -> None:
+    """Planted bug: all of an utterance is aligned with each guess, in the square of its length."""
+    hypotheses, words = Hypotheses(), [f"w{n}" for n in range(20_000)]
+    assert hypotheses.update(words, len(words)) == words
+    started = time.process_time()
+    assert hypotheses.update([*words[:-2], "x", *words[-1:], "y"], len(words) + 1) == ["y"]
+    assert hypotheses.update(["x", *words[1:], "y", "z"], len(words) + 2) == ["z"]
+    assert hypotheses.conflicts == 1 and time.process_time() - started < 2
+
+
+@pytest.mark.parametrize("committed", [-1, 3, True])
 def test_impossible_counts_are_named(committed: int) -> None:
     with pytest.raises(UserError, match=f"{committed} words were committed of a guess that has 2"):
         Hypotheses().update(["a", "b"], committed)

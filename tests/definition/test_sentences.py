@@ -28,6 +28,8 @@ def cut(text: str, max_words: int = 80) -> list[str]:
         "我 知道。 | 你好！ | 谁？ | ",
         "Das ist z.B. gut. | Am 3. Mai kam Dr. Meier. | ",
         "Am 24. Dezember usw. bleibt es so. | ",
+        "Am 31.12. ist Silvester, am 3.5. nicht. | Es kostet 3.50. | Um 14.30. | ",
+        "In der Hauptstr. 5 wohnt Dipl.-Ing. Abg. Meier (BT-Drs. 12). | ",
         "Herr J. S. Bach und Ludwig XIV. sprachen. | ",
         "In the U.S. and elsewhere. | Mr. Smith (approx. five) said no. | ",
         "Es war 1999. | Wait... | What?! | noch offen",

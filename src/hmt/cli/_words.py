@@ -14,7 +14,7 @@ LINE_END = "\n"
 def arriving() -> Iterator[str]:
     """Yield every word once whitespace follows it, and LINE_END at the end of every line.
 
-    An endless word is yielded as soon as it is too long.
+    Of an endless word only the beginning is kept.
     """
     word, is_open = "", False
     for text in _texts():

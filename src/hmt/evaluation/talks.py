@@ -159,8 +159,9 @@ def deliver(
     """Give a talk to a session word by word; `heard` is called after each."""
     listener = Listener()
     seconds: list[float] = []
-    with model.session(listener=listener, **knobs) as session:
-        for word in script.words:
+    words = script.words
+    with model.session(listener=listener, keep=len(words) + 1, **knobs) as session:  # all records
+        for word in words:
             listener.given += 1
             start = time.perf_counter()
             session.push(word)

@@ -37,10 +37,14 @@ class Border:
 
 @torch.inference_mode()
 def find_border(
-    system: System, knobs: object, words: Sequence[Sequence[int]], target: Sequence[int]
+    system: System,
+    knobs: object,
+    words: Sequence[Sequence[int]],
+    target: Sequence[int],
+    least: int = 1,
 ) -> Border:
-    """How many of these words (token lists) `target` (without end token) translates; 1 or more."""
-    counts = list(range(max(1, len(words) - CANDIDATES), len(words) + 1))
+    """How many of these words (token lists) `target` (without end token) translates, or `least`."""
+    counts = list(range(max(least, len(words) - CANDIDATES), len(words) + 1))
     sources = [[token for word in words[:n] for token in word] + [EOS] for n in counts]
     size = max(1, MOST_ROWS // (len(target) + 1))
     parts = [sources[n : n + size] for n in range(0, len(sources), size)]

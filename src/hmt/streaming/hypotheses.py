@@ -11,6 +11,7 @@ from difflib import SequenceMatcher
 from hmt.errors import UserError
 
 PUNCTUATION = ".,;:!?…\"'“”„«»()[]"
+ALIGNED = 200  # of the last committed words; aligning them all would take longer with each guess
 
 
 class Hypotheses:
@@ -23,6 +24,11 @@ class Hypotheses:
         self._conflicts_before = 0  # in earlier utterances
 
     @property
+    def is_open(self) -> bool:
+        """Whether an utterance has been guessed that is not over yet."""
+        return bool(self.tail or self._committed)
+
+    @property
     def conflicts(self) -> int:
         """How many committed words a later guess of the utterance changed, each counted once."""
         return self._conflicts_before + len(self._contradicted)
@@ -30,7 +36,9 @@ class Hypotheses:
     def update(self, guess: Sequence[str], committed: int | None = None) -> list[str]:
         """The words that this guess makes final."""
         if committed is not None and (
-            not isinstance(committed, int) or not 0 <= committed <= len(guess)
+            not isinstance(committed, int)
+            or isinstance(committed, bool)
+            or not 0 <= committed <= len(guess)
         ):
             raise UserError(
                 f"{committed!r} words were committed of a guess that has {len(guess)}: "
@@ -43,6 +51,17 @@ class Hypotheses:
             final = max(0, committed - (len(guess) - len(rest)))
         new, self.tail = rest[:final], rest[final:]
         self._committed += new
+        return new
+
+    def settle(self, result: Sequence[str]) -> list[str]:
+        """The utterance is over, and this is its result: the words that were not final before.
+
+        A result that shares no word with what was final is taken for the words after it.
+        """
+        known = set(map(_plain, self._committed))
+        is_whole = not known or not known.isdisjoint(map(_plain, result))
+        new = self._after_committed(result) if is_whole else list(result)
+        self.commit()
         return new
 
     def commit(self) -> list[str]:
@@ -62,10 +81,11 @@ class Hypotheses:
         plain, mine = [_plain(w) for w in guess], [_plain(w) for w in self._committed]
         if plain[:count] == mine:
             return list(guess[count:])
-        matcher = SequenceMatcher(None, mine, plain, autojunk=False)
+        start = max(0, count - ALIGNED)
+        matcher = SequenceMatcher(None, mine[start:], plain[start:], autojunk=False)
         blocks = [block for block in matcher.get_matching_blocks() if block.size]
-        matched = {n for block in blocks for n in range(block.a, block.a + block.size)}
-        self._contradicted |= set(range(count)) - matched
+        matched = {start + n for block in blocks for n in range(block.a, block.a + block.size)}
+        self._contradicted |= set(range(start, count)) - matched
         if not blocks:
             return list(guess[count:])
         last = blocks[-1]

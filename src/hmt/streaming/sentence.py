@@ -228,14 +228,21 @@ class OpenSentence:
         if is_read or self.by_line:
             return self.end_reason, len(self.words)
         if stream.target[-1] != EOS:
-            return events.LENGTH, max(1, read)
-        return events.MODEL, self._find_border(max(1, read)).words
+            return events.LENGTH, max(self._least_words, read)
+        return events.MODEL, self._find_border(read).words
+
+    @property
+    def _least_words(self) -> int:
+        """Words up to the first that says something: marks alone are no sentence."""
+        spoken = (n for n, word in enumerate(self.words, 1) if word.says_something)
+        return next(spoken, len(self.words))
 
     def _find_border(self, read: int) -> Border:
         """How many of the first `read` words the text translates."""
-        tokens = self._tokens[:read]
+        least = self._least_words
+        tokens = self._tokens[: max(least, read)]
         target = [token for token in self.stream.target if token != EOS]
-        return find_border(self.engine.system, self.stream.knobs, tokens, target)
+        return find_border(self.engine.system, self.stream.knobs, tokens, target, least)
 
     def record(self, index: int, words: int | None = None) -> Record:
         """What happened so far; with `words`, the sentence ended after that many words."""

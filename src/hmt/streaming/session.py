@@ -8,7 +8,7 @@ from functools import partial
 from typing import Self
 
 from hmt.errors import UserError
-from hmt.plain import LIMIT, shortened
+from hmt.plain import HALF, LIMIT, shortened
 from hmt.streaming import events
 from hmt.streaming.engine import Engine
 from hmt.streaming.events import Ended, Event, Notice, Written
@@ -49,6 +49,7 @@ class Session:
         self._lock = threading.Lock()
         self._live = Live(engine, tokenizers, settings(), rules)
         self._hypotheses = Hypotheses()
+        self._guessed_at: float | None = None  # when the words of the last guess were spoken
         self._warnings: set[str] = set()
         self._last_stream: Stream | None = None
         self.listener = listener
@@ -61,12 +62,16 @@ class Session:
     def push(self, text: str, spoken: float | None = None) -> str:
         """Take one word, or several; return the text that can be written now, often "".
 
-        `spoken` is when the words were spoken, in seconds on the caller's own clock.
+        `spoken` is when the words were spoken, in seconds on the caller's own clock.  After a
+        `guess`, they are the recogniser's result: what the utterance really was, as a whole.
         """
         words = _words(text, "push")
         _check_time(spoken)
         with self._alone():
-            return "".join([self._hear(word, spoken) for word in words])
+            if words and self._hypotheses.is_open:
+                with self._conflicts_reported():
+                    words = self._hypotheses.settle(words)
+            return self._hear_all(words, spoken)
 
     def pause(self) -> str:
         """The speaker paused: end the sentence, but not the line."""
@@ -74,9 +79,12 @@ class Session:
             return self._end(events.PAUSE)
 
     def finish(self) -> str:
-        """End the sentence and the line; return the rest of the translation."""
+        """End the sentence and the line; return the rest of the translation.
+
+        What was guessed last is final.
+        """
         with self._alone():
-            return self._end(events.FINISH)
+            return self._hear_tail(None) + self._end(events.FINISH)
 
     def guess(self, text: str, committed: int | None = None, spoken: float | None = None) -> str:
         """Take a recogniser's whole current guess of an utterance, which may still change.
@@ -88,18 +96,18 @@ class Session:
         guess = _words(text, "guess")
         _check_time(spoken)
         with self._alone():
-            before = self._hypotheses.conflicts
-            words = self._hypotheses.update(guess, committed)
-            if (conflicts := self._hypotheses.conflicts - before) > 0:
-                self._notice("conflict", f"{conflicts} words that were final have been changed.")
-            return "".join([self._hear(word, spoken) for word in words])
+            with self._conflicts_reported():
+                words = self._hypotheses.update(guess, committed)
+            self._guessed_at = spoken
+            return self._hear_all(words, spoken)
 
     def commit(self, spoken: float | None = None) -> str:
-        """The utterance is over: the last guess is final, and the sentence ends."""
+        """The utterance is over: the last guess is final, and the sentence ends.
+
+        Without `spoken`, its last words have the time of that guess.
+        """
         with self._alone():
-            words = self._hypotheses.commit()
-            text = "".join([self._hear(word, spoken) for word in words])
-            return text + self._end(events.PAUSE)
+            return self._hear_tail(spoken) + self._end(events.PAUSE)
 
     @property
     def tentative(self) -> str:
@@ -164,6 +172,14 @@ class Session:
         self._live.hear(word, spoken)
         return self._run()
 
+    def _hear_all(self, words: Sequence[str], spoken: float | None) -> str:
+        return "".join([self._hear(word, spoken) for word in words])
+
+    def _hear_tail(self, spoken: float | None) -> str:
+        """The utterance is over: hear what was guessed last."""
+        at, self._guessed_at = self._guessed_at if spoken is None else spoken, None
+        return self._hear_all(self._hypotheses.commit(), at)
+
     def _end(self, reason: str) -> str:
         self._live.end(reason)
         return self._run()
@@ -181,6 +197,9 @@ class Session:
 
     def _report(self, new: Sequence[Event]) -> None:
         self.events += new
+        for event in new:
+            if isinstance(event, Notice):
+                logger.warning(event.message)
         if new and isinstance(new[-1], Ended) and self._live.record is not None:
             self.records.append(self._live.record)
             self._forget()
@@ -201,11 +220,18 @@ class Session:
         for message in self._engine.system.doubts(self._live.knobs):
             if message not in self._warnings:
                 self._warnings.add(message)
-                logger.warning(message)
                 self._notice("untrained", message)
 
     def _notice(self, code: str, message: str) -> None:
         self._report([Notice(self._live.number, self._live.seconds, code, message)])
+
+    @contextmanager
+    def _conflicts_reported(self) -> Iterator[None]:
+        """Report how many final words the recogniser changes within."""
+        before = self._hypotheses.conflicts
+        yield
+        if (conflicts := self._hypotheses.conflicts - before) > 0:
+            self._notice("conflict", f"{conflicts} words that were final have been changed.")
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -230,4 +256,4 @@ def _check_time(spoken: object) -> None:
 def _words(text: str, method: str) -> list[str]:
     if not isinstance(text, str):
         raise UserError(f"{method} takes text, not {type(text).__name__}: give a str.")
-    return text.split()
+    return HALF.sub("\N{REPLACEMENT CHARACTER}", text).split()

@@ -7,12 +7,16 @@ from hmt.errors import UserError
 ENDS = "!?…。！？｡؟।॥։"
 OPENING = "\"'“”„‚‘’«»‹›([{（【「『¿¡"
 CLOSING = "\"'“”‘’«»‹›)]}）】」』"
-# Letters with dots between them ("z.B", "U.S"), one letter (an initial), an ordinal, a numeral.
-DOT_CONTINUES = re.compile(r"(?:[^\W\d_]\.)+[^\W\d_]|[^\W_]|\d\d|[IVX]+")
+# Letters with dots between them ("z.B", "U.S"), one letter (an initial), an ordinal, a date
+# without its year, a numeral, a street.
+DOT_CONTINUES = re.compile(
+    r"(?:[^\W\d_]\.)+[^\W\d_]|[^\W_]|\d\d"
+    r"|(?:0?[1-9]|[12]\d|3[01])\.(?:0?[1-9]|1[0-2])|[IVX]+|[^\W\d_]+str"
+)
 # Not listed are those that also end sentences as plain words ("no", "art", "max", "fig", "Jan").
 _ABBREVIATIONS = """
-    abs abt allg aufl bd bspw bzgl bzw ca dgl dipl dr ebd evtl ff fr geb ggf hr hrsg ing inkl insb
-    jh jhd kap lt mio mrd nr phil prof rd rer resp sog std str tel usw vgl zit zzgl
+    abg abs abt allg aufl bd bspw bzgl bzw ca dgl dipl dr drs ebd evtl ff fr geb ggf hr hrsg ing inkl insb
+    jh jhd kap lt mio mrd nr phil prof rd rer resp sog std str tel usw vgl ziff zit zzgl
     al approx apt assn ave blvd capt cf cmdr corp dept eds eg esp etc figs gov ie inc jr lt ltd
     messrs mr mrs ms mt nos pp rev sen sgt sr st univ viz vol vols vs
     feb apr jul aug sept okt oct nov dez dec
@@ -51,7 +55,8 @@ def ends_sentence(word: str) -> bool:
     if not core.endswith("."):
         return core.endswith(tuple(ENDS))
     stem = core[:-1].lstrip(OPENING)
-    return not DOT_CONTINUES.fullmatch(stem) and stem.lower() not in ABBREVIATIONS
+    last_part = stem.rpartition("-")[2].lower()  # as in "Dipl.-Ing."
+    return not DOT_CONTINUES.fullmatch(stem) and last_part not in ABBREVIATIONS
 
 
 def has_punctuation(word: str) -> bool:
