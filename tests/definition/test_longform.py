@@ -34,6 +34,7 @@ from hmt.metrics.longform import (
 from hmt.metrics.resegmentation import Similarities, align, fold, resegment
 from hmt.models.model import load
 from hmt.streaming.events import Ended, Written
+from hmt.streaming.session import KEPT_SENTENCES
 from hmt.text.spoken import unpunctuated
 
 WORDS = st.lists(st.sampled_from(["ab", "abc", "b", "cd", ".", "-", "Ab"]), max_size=5)
@@ -291,6 +292,15 @@ def test_what_became_of_the_source() -> None:
 
 
 # ---- as run
+
+
+def test_a_long_talk_keeps_all_records(world: Path) -> None:
+    """Planted bug: only as many as a session keeps by itself."""
+    count = KEPT_SENTENCES + KEPT_SENTENCES // 10 + 5
+    (script,) = scripts(["oja."] * count, ["x"] * count, [count], spoken=False)
+    delivered, records = deliver(load(world / "run"), script, {})
+    assert [record.index for record in records] == list(range(count))
+    assert len(delivered.sentences) == count
 
 
 def test_a_talk_is_delivered_word_by_word(world: Path) -> None:
