@@ -684,10 +684,10 @@ def test_the_end_makes_the_last_guess_final(models: list[Model]) -> None:
     session.guess("nolu ka")
     session.guess("nolu ka besi")
     session.finish()
-    assert session.tentative == "" and sources(session) == "nolu ka besi".split()
+    assert session.tentative == "" and sources(session) == ["nolu", "ka", "besi"]
     session.guess("tarum lim ka", committed=3)
     session.finish()
-    assert sources(session) == "nolu ka besi tarum lim ka".split()
+    assert sources(session) == ["nolu", "ka", "besi", "tarum", "lim", "ka"]
     assert not any(isinstance(event, Notice) for event in session.events)
 
 
@@ -700,11 +700,11 @@ def test_a_push_after_guesses_is_their_result(models: list[Model]) -> None:
     session.push("besi")  # the utterance is over: this is just another word
     session.guess("nolu", committed=1)
     session.finish()
-    assert sources(session) == "nolu ka lim tarum besi nolu".split()
+    assert sources(session) == ["nolu", "ka", "lim", "tarum", "besi", "nolu"]
     session.guess("ka besi", committed=2)
     session.push("tarum")  # nothing in common with what was final: what comes after it
     session.finish()
-    assert sources(session)[-3:] == "ka besi tarum".split()
+    assert sources(session)[-3:] == ["ka", "besi", "tarum"]
     assert not any(isinstance(event, Notice) for event in session.events)
 
 

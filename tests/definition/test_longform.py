@@ -32,9 +32,8 @@ from hmt.metrics.longform import (
     segments_of,
 )
 from hmt.metrics.resegmentation import Similarities, align, fold, resegment
-from hmt.models.model import load
+from hmt.models.model import Model, load
 from hmt.streaming.events import Ended, Written
-from hmt.streaming.session import KEPT_SENTENCES
 from hmt.text.spoken import unpunctuated
 
 WORDS = st.lists(st.sampled_from(["ab", "abc", "b", "cd", ".", "-", "Ab"]), max_size=5)
@@ -294,13 +293,13 @@ def test_what_became_of_the_source() -> None:
 # ---- as run
 
 
-def test_a_long_talk_keeps_all_records(world: Path) -> None:
+def test_a_long_talk_keeps_all_records(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted bug: only as many as a session keeps by itself."""
-    count = KEPT_SENTENCES + KEPT_SENTENCES // 10 + 5
-    (script,) = scripts(["oja."] * count, ["x"] * count, [count], spoken=False)
+    monkeypatch.setitem(Model.session.__kwdefaults__, "keep", 10)
+    (script,) = scripts(["oja."] * 25, ["x"] * 25, [25], spoken=False)
     delivered, records = deliver(load(world / "run"), script, {})
-    assert [record.index for record in records] == list(range(count))
-    assert len(delivered.sentences) == count
+    assert [record.index for record in records] == list(range(25))
+    assert len(delivered.sentences) == 25
 
 
 def test_a_talk_is_delivered_word_by_word(world: Path) -> None:

@@ -15,8 +15,8 @@ DOT_CONTINUES = re.compile(
 )
 # Not listed are those that also end sentences as plain words ("no", "art", "max", "fig", "Jan").
 _ABBREVIATIONS = """
-    abg abs abt allg aufl bd bspw bzgl bzw ca dgl dipl dr drs ebd evtl ff fr geb ggf hr hrsg ing inkl insb
-    jh jhd kap lt mio mrd nr phil prof rd rer resp sog std str tel usw vgl ziff zit zzgl
+    abg abs abt allg aufl bd bspw bzgl bzw ca dgl dipl dr drs ebd evtl ff fr geb ggf hr hrsg ing
+    inkl insb jh jhd kap lt mio mrd nr phil prof rd rer resp sog std str tel usw vgl ziff zit zzgl
     al approx apt assn ave blvd capt cf cmdr corp dept eds eg esp etc figs gov ie inc jr lt ltd
     messrs mr mrs ms mt nos pp rev sen sgt sr st univ viz vol vols vs
     feb apr jul aug sept okt oct nov dez dec
