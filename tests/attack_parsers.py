@@ -36,6 +36,7 @@ from hmt.evaluation.points import read_points
 from hmt.evaluation.records import read_records
 from hmt.evaluation.talks import Delivered, Sentence
 from hmt.metrics.instance import instance_of
+from hmt.model.dims import Dims
 from hmt.model.segmenter import Segmenter
 from hmt.models.directory import load_segmenter, read_config, write_segmenter
 from hmt.models.fairseq.checkpoint import read_checkpoint
@@ -261,7 +262,9 @@ def parsers() -> dict[str, Parser]:
         "state": Parser(_state(), load_state),
         "weights": Parser(_weights_file(), _weights),
         "segmenter": Parser(
-            _segmenter_file(), lambda path: load_segmenter(path.parent, 9), "segmenter.safetensors"
+            _segmenter_file(),
+            lambda path: load_segmenter(path.parent, TINY),
+            "segmenter.safetensors",
         ),
     }
 
@@ -333,9 +336,12 @@ def _weights_file() -> bytes:
         return (Path(folder) / "w").read_bytes()
 
 
+TINY = Dims(9, 9, width=2, ffn=2, heads=1, encoder_layers=2, decoder_layers=1)
+
+
 def _segmenter_file() -> bytes:
     with tempfile.TemporaryDirectory() as folder:
-        write_segmenter(Path(folder), Segmenter(9, width=2, memory=2))
+        write_segmenter(Path(folder), Segmenter(TINY, memory=2))
         return (Path(folder) / "segmenter.safetensors").read_bytes()
 
 

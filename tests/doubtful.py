@@ -4,9 +4,9 @@ import random
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor
 
-from hmt.model.segmenter import Casing, Heard, Segmenter
+from hmt.model.dims import Dims
+from hmt.model.segmenter import Casing, Heard, Memory, Segmenter
 from hmt.streaming.segmentation import LEAST_BORDER, UNSURE, is_unsure
 from hmt.text.spoken import spoken_tokens
 from hmt.text.tokenizer import Tokenizer
@@ -20,21 +20,27 @@ OPINIONS = (
 )
 
 
+def tiny(tokenizer: Tokenizer) -> Dims:
+    """Of a model as small as can be."""
+    size = tokenizer.size
+    return Dims(size, size, width=2, ffn=2, heads=1, encoder_layers=1, decoder_layers=1)
+
+
 class Doubtful(Segmenter):
     """Three opinions of each word, drawn by the words of the sentence so far."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        super().__init__(tokenizer.size, 2, 2)
+        super().__init__(tiny(tokenizer))
 
-    def hear(self, tokens: Sequence[int], memory: Tensor | None) -> tuple[list[Heard], Tensor]:
-        sums = 0 if memory is None else int(memory)
+    def hear(self, tokens: Sequence[int], memory: Memory | None) -> tuple[list[Heard], Memory]:
+        sums = 0 if memory is None else int(memory.state)
         sums = (sums * 31 + sum((n + 1) * token for n, token in enumerate(tokens))) % 100_003
         draw = random.Random(sums)
         opinions = [
             Heard(draw.choice(borders), draw.random(), draw.random(), draw.choice(list(Casing)))
             for borders in OPINIONS
         ]
-        return opinions, torch.tensor(sums)
+        return opinions, Memory(torch.tensor(sums))
 
 
 def cuts(segmenter: Segmenter, tokenizer: Tokenizer, words: Sequence[str]) -> list[str]:
@@ -56,7 +62,7 @@ def _decisions(
     """First words of the sentences, how long each word waited, words that no longer do."""
 
     def opinions(first: int, last: int) -> list[Heard]:
-        memory: Tensor | None = None
+        memory: Memory | None = None
         found: list[Heard] = []
         for word in words[first : last + 1]:
             found, memory = segmenter.hear(spoken_tokens(tokenizer, word), memory)

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 import pytest
 import torch
+from doubtful import tiny
 from lively import lively_hmt
-from torch import Tensor
 
-from hmt.model.segmenter import OPINIONS, Casing, Heard, Segmenter
+from hmt.model.segmenter import OPINIONS, Casing, Heard, Memory, Segmenter
 from hmt.models.model import Model
 from hmt.streaming.events import Ended
 from hmt.streaming.session import Session
@@ -21,12 +21,12 @@ class KnowsOpeners(Segmenter):
     """A segmenter that needs no training: some words open sentences, others never do."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        super().__init__(tokenizer.size, 2, 2)
+        super().__init__(tiny(tokenizer))
         self.opening = [tokenizer.encode(word) for word in OPENERS]
 
-    def hear(self, tokens: Sequence[int], memory: Tensor | None) -> tuple[list[Heard], Tensor]:
+    def hear(self, tokens: Sequence[int], memory: Memory | None) -> tuple[list[Heard], Memory]:
         heard = Heard(float(list(tokens) in self.opening), 0.0, 0.0, Casing.SMALL)
-        return [heard] * OPINIONS, torch.zeros(1)
+        return [heard] * OPINIONS, Memory(torch.zeros(1))
 
 
 class KnowsWriting(KnowsOpeners):
@@ -36,7 +36,7 @@ class KnowsWriting(KnowsOpeners):
         super().__init__(tokenizer)
         self.spelled = {tuple(tokenizer.encode(word)): word for word in WORDS}
 
-    def hear(self, tokens: Sequence[int], memory: Tensor | None) -> tuple[list[Heard], Tensor]:
+    def hear(self, tokens: Sequence[int], memory: Memory | None) -> tuple[list[Heard], Memory]:
         (heard, *before), memory = super().hear(tokens, memory)
         word = self.spelled[tuple(tokens)]
         casings = {"ka": Casing.CAPITALISED, "lim": Casing.CAPITALS}

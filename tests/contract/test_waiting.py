@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 import torch
-from doubtful import Doubtful, cuts, waiting
+from doubtful import Doubtful, cuts, tiny, waiting
 from lively import lively_hmt
-from torch import Tensor
 
-from hmt.model.segmenter import OPINIONS, Casing, Heard, Segmenter
+from hmt.model.segmenter import OPINIONS, Casing, Heard, Memory, Segmenter
 from hmt.models.model import Model
 from hmt.streaming.events import Ended, Notice, Written
 from hmt.streaming.session import Session
@@ -156,13 +155,13 @@ def test_a_sentence_that_is_read_again_ends_where_it_did(model: Model) -> None:
 class NeverSure(Segmenter):
     """Of no word it is sure, whatever comes after it; it takes none for the first of a sentence."""
 
-    def hear(self, tokens: Sequence[int], memory: Tensor | None) -> tuple[list[Heard], Tensor]:
-        return [Heard(0.45, 0.0, 0.0, Casing.SMALL)] * OPINIONS, torch.zeros(1)
+    def hear(self, tokens: Sequence[int], memory: Memory | None) -> tuple[list[Heard], Memory]:
+        return [Heard(0.45, 0.0, 0.0, Casing.SMALL)] * OPINIONS, Memory(torch.zeros(1))
 
 
 def test_words_without_end_of_which_it_is_never_sure(tokenizer: Tokenizer) -> None:
     """Planted bug: words pile up."""
-    model = model_with(NeverSure(tokenizer.size, 2, 2), tokenizer)
+    model = model_with(NeverSure(tiny(tokenizer)), tokenizer)
     session = model.session(lower=200)
     words = [WORDS[n % len(WORDS)] for n in range(200)]
     for word in words:
@@ -181,7 +180,7 @@ def test_a_word_of_100_000_characters_among_words_that_wait(
     tokenizer: Tokenizer, word: str
 ) -> None:
     """Its beginning is read and kept, and it is in nobody's way; words may wait for it."""
-    for segmenter in (Doubtful(tokenizer), NeverSure(tokenizer.size, 2, 2)):
+    for segmenter in (Doubtful(tokenizer), NeverSure(tiny(tokenizer))):
         session = model_with(segmenter, tokenizer).session()
         session.push(f"wir ka {word} ihr besi {word}")
         assert session._live.waiting_words <= 2
@@ -195,7 +194,7 @@ def test_a_word_of_100_000_characters_among_words_that_wait(
 
 def test_a_sentence_that_is_full_ends_with_the_words_that_waited(tokenizer: Tokenizer) -> None:
     """However many tokens its words have, a sentence has no more than the model takes."""
-    model = model_with(NeverSure(tokenizer.size, 2, 2), tokenizer)
+    model = model_with(NeverSure(tiny(tokenizer)), tokenizer)
     words = ["besi" * 70] * 20  # of some 70 tokens each
     session = talk(model, words, lower=2000)
     assert " ".join(sources(session)).split() == words
@@ -210,14 +209,14 @@ class Hesitant(Segmenter):
     """It is unsure of "besi" and, once it hears more, takes it for a name after a comma."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        super().__init__(tokenizer.size, 2, 2)
+        super().__init__(tiny(tokenizer))
         self.unsure = tokenizer.encode("besi")
 
-    def hear(self, tokens: Sequence[int], memory: Tensor | None) -> tuple[list[Heard], Tensor]:
+    def hear(self, tokens: Sequence[int], memory: Memory | None) -> tuple[list[Heard], Memory]:
         border = 0.5 if list(tokens) == self.unsure else 0.0
         heard = Heard(border, 0.0, 0.0, Casing.SMALL)
         second = Heard(0.0, 1.0, 0.0, Casing.CAPITALISED)
-        return [heard, second, second], torch.zeros(1)
+        return [heard, second, second], Memory(torch.zeros(1))
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """The segmenter: what it hears, what it learns, and that hearing word by word changes nothing."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,8 @@ import torch
 from torch import Tensor
 
 from hmt.errors import UserError
+from hmt.model.dims import Dims
+from hmt.model.passes import Packing
 from hmt.model.segmenter import (
     BORDER,
     CASING,
@@ -17,11 +20,12 @@ from hmt.model.segmenter import (
     Casing,
     Segmenter,
 )
+from hmt.model.transformer import Transformer
 from hmt.text.spoken import spoken_tokens
 from hmt.text.tokenizer import Tokenizer, train_bpe, word_tokenizer
 from hmt.training.segmenter import (
     KINDS,
-    RATE,
+    RATE_OF_OLD,
     UNKNOWN,
     examine,
     read_sentences,
@@ -54,12 +58,21 @@ def text(tmp_path: Path) -> Path:
     return path
 
 
+def dims(vocabulary: int, width: int = 8) -> Dims:
+    return Dims(vocabulary, vocabulary, width, 2 * width, 2, encoder_layers=3, decoder_layers=1)
+
+
 def test_words_one_by_one_are_words_all_at_once() -> None:
     torch.manual_seed(1)
-    segmenter = Segmenter(20, width=6, memory=8).double().eval()
+    segmenter = Segmenter(dims(20), memory=8).double().eval()
     words = [[3, 4], [5], [6, 7, 8], [3], [19, 0]]
     tokens = torch.tensor([token for word in words for token in word])
     expected = segmenter(tokens, torch.tensor([[0, 2, 3, 6, 7]]))[0].detach()
+    shorter = segmenter(
+        torch.cat([tokens[:3], tokens]), torch.tensor([[0, 2, 3, 3, 3], [3, 5, 6, 9, 10]])
+    )
+    torch.testing.assert_close(shorter[1], expected)  # whatever talk is heard beside it
+    torch.testing.assert_close(shorter[0, :2], expected[:2])
     memory, found = None, []
     for word in words:
         opinions, memory = segmenter.hear(word, memory)
@@ -76,7 +89,7 @@ def test_words_one_by_one_are_words_all_at_once() -> None:
 
 def test_a_word_that_is_surely_no_border_is_no_error() -> None:
     """An exponential of the negative logit would have no number."""
-    segmenter = Segmenter(4, width=2, memory=2)
+    segmenter = Segmenter(dims(4), memory=2)
     with torch.no_grad():
         segmenter.outputs.bias.fill_(-1e4)
     opinions, _ = segmenter.hear([1], None)
@@ -150,32 +163,64 @@ def test_it_learns_how_text_is_written_and_the_same_each_time(
 ) -> None:
     monkeypatch.setattr("hmt.training.segmenter.WORDS", 128)
     monkeypatch.setattr("hmt.training.segmenter.RATE", 2e-2)
+    monkeypatch.setattr("hmt.training.segmenter.RATE_OF_OLD", 1e-2)
     sentences = read_sentences(text, tokenizer)
-    vectors = torch.randn(tokenizer.size, 16, generator=torch.Generator().manual_seed(1))
-    first, second = (train_segmenter([sentences], vectors, 60, seed=2) for _ in range(2))
+    torch.manual_seed(1)
+    model = Transformer(dims(tokenizer.size, 16))
+    first, second = (train_segmenter([sentences], model, 60, seed=2) for _ in range(2))
     found = examine(first, sentences)
     assert (found.precision, found.recall) == (1.0, 1.0)
     assert (found.comma_precision, found.comma_recall) == (1.0, 1.0)
     assert (found.casing, found.questions) == (1.0, 1.0)
-    untrained = examine(Segmenter(*vectors.shape).eval(), sentences)
+    untrained = examine(Segmenter.beginning_with(model).eval(), sentences)
     assert max(untrained.precision, untrained.casing) < 0.9
     for name, weights in first.state_dict().items():
         assert torch.equal(weights, second.state_dict()[name]), name
 
 
-def test_it_begins_with_the_embeddings_of_the_model(text: Path, tokenizer: Tokenizer) -> None:
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_it_begins_as_the_first_layers_of_the_model(
+    norm: str, text: Path, tokenizer: Tokenizer
+) -> None:
     """Planted bug: it begins with random vectors."""
-    vectors = 7 * torch.randn(tokenizer.size, 16, generator=torch.Generator().manual_seed(1))
-    begun = train_segmenter([read_sentences(text, tokenizer)], vectors, updates=1).words.weight
-    expected = vectors / vectors.std() / 10
-    torch.testing.assert_close(begun.detach(), expected, rtol=0, atol=1.01 * RATE)
+    torch.manual_seed(1)
+    model = Transformer(replace(dims(tokenizer.size), norm=norm))
+    begun = train_segmenter([read_sentences(text, tokenizer)], model, updates=1)
+    theirs = {"embedding.weight": model.source_embedding.weight}
+    theirs |= {f"encoder.{name}": weights for name, weights in model.encoder[:2].named_parameters()}
+    theirs |= {f"norm.{name}": weights for name, weights in model.encoder_norm.named_parameters()}
+    own = dict(begun.named_parameters())
+    assert len(begun.encoder) == 2 and len(theirs) > 20
+    for name, weights in theirs.items():
+        torch.testing.assert_close(own[name], weights, rtol=0, atol=1.01 * RATE_OF_OLD)
+    encoded = model.eval().encode(torch.tensor([[1, 2, 3]]), remember=None)
+    model.encoder = model.encoder[:2]
+    first = model.encode(torch.tensor([[1, 2, 3]]))
+    fresh = Segmenter.beginning_with(model).eval()
+    tokens, places = torch.tensor([[1, 2, 3]]), torch.tensor([[0, 1, 2]])
+    heard = fresh._encode(tokens, places, Packing(1, 3))[0]
+    torch.testing.assert_close(heard, first if norm == "pre" else fresh.norm(first))
+    assert not torch.allclose(encoded, first)
+
+
+def test_half_precision_learns_the_same(text: Path, tokenizer: Tokenizer) -> None:
+    sentences = read_sentences(text, tokenizer)
+    model = Transformer(dims(tokenizer.size))
+    single, half = (
+        train_segmenter([sentences], model, 3, precision=precision).state_dict()
+        for precision in ("fp32", "bf16")
+    )
+    for name, weights in single.items():
+        assert half[name].dtype == torch.float32
+        torch.testing.assert_close(half[name], weights, rtol=0, atol=0.02)
+    assert any(not torch.equal(half[name], weights) for name, weights in single.items())
 
 
 class NeedsTheNextWords(Segmenter):
     """Of every word but one it is unsure, until the next one comes, or two; then it is right."""
 
     def __init__(self, tokenizer: Tokenizer, second: float) -> None:
-        super().__init__(tokenizer.size, width=2, memory=2)
+        super().__init__(dims(tokenizer.size), memory=2)
         self.openers = torch.tensor([tokenizer.encode(word)[0] for word in OPENERS])
         self.sure = tokenizer.encode("nolu")[0]
         self.second = second  # how sure it is with one word more

@@ -16,6 +16,7 @@ from safetensors.torch import load_file
 import hmt
 from hmt.errors import UserError
 from hmt.files import drafting, replacing
+from hmt.model.dims import Dims
 from hmt.model.segmenter import Segmenter
 from hmt.models.directory import load_segmenter, load_system, read_config, write_segmenter
 from hmt.models.model import PRETRAINED
@@ -214,11 +215,15 @@ def test_what_ships_is_what_its_recipe_writes() -> None:
 # ---- the segmenter, which may be missing
 
 
+def dims(vocabulary: int) -> Dims:
+    return Dims(vocabulary, vocabulary, 8, 16, 2, encoder_layers=2, decoder_layers=1)
+
+
 def test_a_segmenter_is_read_as_it_was_written_and_may_be_missing(tmp_path: Path) -> None:
-    assert load_segmenter(tmp_path, 20) is None
-    segmenter = Segmenter(20, width=6, memory=8).eval()
+    assert load_segmenter(tmp_path, dims(20)) is None
+    segmenter = Segmenter(dims(20), memory=8).eval()
     write_segmenter(tmp_path, segmenter)
-    found = load_segmenter(tmp_path, 20)
+    found = load_segmenter(tmp_path, dims(20))
     assert found is not None and not found.training
     for word in ([3, 4], [5]):
         (heard, *_), _ = found.hear(word, None)
@@ -227,36 +232,35 @@ def test_a_segmenter_is_read_as_it_was_written_and_may_be_missing(tmp_path: Path
 
 
 def test_a_segmenter_of_another_vocabulary_or_of_none_is_refused(tmp_path: Path) -> None:
-    write_segmenter(tmp_path, Segmenter(20, width=6, memory=8))
-    with pytest.raises(UserError, match=r"segmenter\.safetensors: .* \(20, 6\), but .* \(21, 6\)"):
-        load_segmenter(tmp_path, 21)
+    write_segmenter(tmp_path, Segmenter(dims(20), memory=8))
+    with pytest.raises(UserError, match=r"segmenter\.safetensors: .* \(20, 8\), but .* \(21, 8\)"):
+        load_segmenter(tmp_path, dims(21))
     model = save(tmp_path / "m", lively("wait-k").float())
     (model / "model.safetensors").replace(tmp_path / "segmenter.safetensors")
     with pytest.raises(UserError, match="does not hold a segmenter"):
-        load_segmenter(tmp_path, 20)
-    write_weights(tmp_path / "segmenter.safetensors", {"words.weight": torch.tensor(1.0)})
+        load_segmenter(tmp_path, dims(20))
+    write_weights(tmp_path / "segmenter.safetensors", {"outputs.weight": torch.tensor(1.0)})
     with pytest.raises(UserError, match="does not hold a segmenter"):
-        load_segmenter(tmp_path, 20)
+        load_segmenter(tmp_path, dims(20))
     # 16,384 wide: its weights would take gigabytes, of which the file has none
-    tensors = {"words.weight": torch.zeros(20, 6), "outputs.weight": torch.zeros(18, 16_384)}
+    tensors = {"encoder.0.x": torch.zeros(20, 6), "outputs.weight": torch.zeros(18, 16_384)}
     write_weights(tmp_path / "segmenter.safetensors", tensors)
     with pytest.raises(UserError, match=r"segmenter\.safetensors: .* they lack"):
-        load_segmenter(tmp_path, 20)
+        load_segmenter(tmp_path, dims(20))
 
 
 def test_a_segmenter_of_an_older_version_is_refused(tmp_path: Path) -> None:
-    segmenter = Segmenter(20, width=6, memory=8)
-    segmenter.outputs = torch.nn.Linear(8, 12)  # two opinions of each word
-    write_segmenter(tmp_path, segmenter)
+    tensors = {"words.weight": torch.zeros(20, 6), "outputs.weight": torch.zeros(18, 8)}
+    write_weights(tmp_path / "segmenter.safetensors", tensors)
     with pytest.raises(UserError, match=r"older version.*train another with `hmt segmenter`"):
-        load_segmenter(tmp_path, 20)
+        load_segmenter(tmp_path, dims(20))
 
 
 def test_a_damaged_segmenter_is_refused(tmp_path: Path) -> None:
-    write_segmenter(tmp_path, Segmenter(20, width=6, memory=8))
+    write_segmenter(tmp_path, Segmenter(dims(20), memory=8))
     path = tmp_path / "segmenter.safetensors"
     content = bytearray(path.read_bytes())
     content[-9] ^= 1
     path.write_bytes(bytes(content))
     with pytest.raises(UserError, match="is damaged"):
-        load_segmenter(tmp_path, 20)
+        load_segmenter(tmp_path, dims(20))

@@ -1,6 +1,7 @@
 """`hmt segmenter`: teach a model directory where sentences end in text without punctuation."""
 
 import logging
+from enum import StrEnum
 from pathlib import Path
 
 import typer
@@ -9,6 +10,11 @@ from hmt.cli._app import app
 from hmt.cli._model import TRUST
 
 logger = logging.getLogger(__name__)
+
+
+class Precision(StrEnum):
+    FP32 = "fp32"
+    BF16 = "bf16"
 
 
 @app.command()
@@ -22,6 +28,9 @@ def segmenter(
     ),
     updates: int = typer.Option(3000, min=1, max=10**7, help="Updates of about 4,000 words."),
     seed: int = typer.Option(1, help="Seed of the weights and of the order of the text."),
+    precision: Precision = typer.Option(
+        Precision.FP32, help="bf16 takes a third of the time on processors with avx512_bf16."
+    ),
     threads: int = typer.Option(1, min=1, max=1024, help="Processor cores to use."),
     trust: bool = TRUST,
 ) -> None:
@@ -45,12 +54,11 @@ def segmenter(
 
     torch.set_num_threads(threads)
     system, _ = load_system(model, trust)
-    embeddings = system.transformers[0].source_embedding.weight.detach()
     tokenizer, _ = open_tokenizers(model)
     tests = [(path, read_sentences(path, tokenizer)) for path in valid]
     files = [read_sentences(path, tokenizer) for path in text]
     logger.info("%s sentences.", f"{sum(map(len, files)):,}")
-    made = train_segmenter(files, embeddings, updates, seed)
+    made = train_segmenter(files, system.transformers[0], updates, seed, precision.value)
     write_segmenter(model, made)
     for path, sentences in tests:
         found = examine(made, sentences)

@@ -133,6 +133,13 @@ def sinusoid_table(width: int, dtype: torch.dtype) -> Tensor:
         return computed_sinusoids(torch.arange(TABLE), width, dtype)
 
 
+def embedded(table: nn.Embedding, tokens: Tensor, positions: Tensor) -> Tensor:
+    """The vectors of tokens at their positions. (...,) twice -> (..., D)"""
+    x = F.embedding(tokens, table.weight)
+    width = x.shape[-1]
+    return torch.add(sinusoids(positions, width, x.dtype), x, alpha=math.sqrt(width))
+
+
 @dataclass(frozen=True)
 class DecoderOutput:
     hidden: Tensor  # (N, D), packed
@@ -171,9 +178,7 @@ class Transformer(nn.Module):
 
     def embed(self, table: nn.Embedding, tokens: Tensor, positions: Tensor) -> Tensor:
         """(...,) -> (..., D)"""
-        width = self.dims.width
-        x = F.embedding(tokens, table.weight)
-        x = torch.add(sinusoids(positions, width, x.dtype), x, alpha=math.sqrt(width))
+        x = embedded(table, tokens, positions)
         return dropout(x, self.dims.dropout) if self.training else x
 
     def encode(

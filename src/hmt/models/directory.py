@@ -18,7 +18,8 @@ from typing import Any
 from hmt.errors import UserError
 from hmt.files import link, write_atomically
 from hmt.limits import DIMS
-from hmt.model.segmenter import OPINIONS, OUTPUTS, Segmenter
+from hmt.model.dims import Dims
+from hmt.model.segmenter import Segmenter
 from hmt.models.outline import outline, unallocated
 from hmt.models.weights import (
     check_fit,
@@ -192,27 +193,29 @@ def system_of(directory: Path, config: ModelConfig, trust: bool, weights: Sequen
     return build(config.system, config.config)
 
 
-def load_segmenter(directory: Path, vocabulary: int) -> Segmenter | None:
-    """The segmenter for a source vocabulary of this size; None if the directory has none."""
+def load_segmenter(directory: Path, dims: Dims) -> Segmenter | None:
+    """The segmenter beside a model of this shape; None if the directory has none."""
     path = directory / SEGMENTER
     if not path.exists():
         return None
     shapes = shapes_of(path)
-    width, memory = ((shapes.get(name) or (0,))[-1] for name in ("words.weight", "outputs.weight"))
-    least, most = DIMS["width"]
-    if not all(least <= size <= most for size in (width, memory)):
+    if "words.weight" in shapes and "outputs.weight" in shapes:
         raise UserError(
-            f"{path} does not hold a segmenter; remove it, or train another with `hmt segmenter`."
+            f"{path} is from an older version, which knew words alone; remove it, or train "
+            "another with `hmt segmenter`."
         )
-    if shapes["outputs.weight"][0] != OPINIONS * OUTPUTS:
+    memory = (shapes.get("outputs.weight") or (0,))[-1]
+    layers = len({name.split(".")[1] for name in shapes if name.startswith("encoder.")})
+    least, most = DIMS["width"]
+    if not (least <= memory <= most and 0 < layers <= dims.encoder_layers):
         raise UserError(
-            f"{path} is from an older version, which did not use the next words; remove it, or "
-            "train another with `hmt segmenter`."
+            f"{path} does not hold a segmenter of this model; remove it, or train another with "
+            "`hmt segmenter`."
         )
     with unallocated():
-        expected = Segmenter(vocabulary, width, memory)
+        expected = Segmenter(dims, layers, memory)
     check_fit(expected, shapes, str(path))
-    segmenter = Segmenter(vocabulary, width, memory)
+    segmenter = Segmenter(dims, layers, memory)
     fill(segmenter, read_weights(path), str(path))
     return segmenter.eval()
 

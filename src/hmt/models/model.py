@@ -171,7 +171,7 @@ def load(
     system, config = load_system(directory, trust)
     system.to(place)
     source, target = open_tokenizers(directory)
-    segmenter = load_segmenter(directory, source.size)
+    segmenter = load_segmenter(directory, system.transformers[0].dims)
     model = Model(system, (CapitalsReader(source.backend), target), config, segmenter)
     if int8:  # counted before: in eight bits some weights exist twice
         quantise(module for module in list(system.modules()) if isinstance(module, Transformer))

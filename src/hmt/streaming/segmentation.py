@@ -3,9 +3,7 @@
 from dataclasses import replace
 from functools import lru_cache
 
-from torch import Tensor
-
-from hmt.model.segmenter import Casing, Heard, Segmenter
+from hmt.model.segmenter import Casing, Heard, Memory, Segmenter
 from hmt.text.sentences import OPENING, has_punctuation
 from hmt.text.spoken import spoken_tokens
 from hmt.text.symbols import UNK
@@ -33,7 +31,7 @@ class Segmentation:
 
     def __init__(self, segmenter: Segmenter, tokenizer: Tokenizer) -> None:
         self._segmenter, self._tokenizer = segmenter, tokenizer
-        self._memory: Tensor | None = None
+        self._memory: Memory | None = None
         self._is_written = False
         self._is_first = True  # no word with an opinion has been given to the model yet
         self._has_marks = self._asks = False

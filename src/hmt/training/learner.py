@@ -145,7 +145,7 @@ class Learner:
         own, weight = share(sentences, self.group.rank, self.group.world)
         batch = collate(self.corpus, own, self.group.device, sentences)
         # all processes draw the same numbers: however it is divided, a micro-batch is of one kind
-        with autocast(self.training, self.group.device):
+        with autocast(self.training.precision, self.group.device):
             loss = self.system.training_loss(batch, random.Random(seed))
         self.optimizer.backward(loss.total.sum() * (weight / tokens))
         terms = {"loss": loss.total, **loss.terms}

@@ -35,13 +35,13 @@ def learning_rate(training: Training, step: int) -> float:
     return training.learning_rate * math.sqrt(max(1, training.warmup) / max(1, done))
 
 
-def autocast(training: Training, device: torch.device) -> torch.autocast:
+def autocast(precision: str, device: torch.device) -> torch.autocast:
     """Where the forward pass may use half precision."""
-    if training.precision == "fp16" and device.type != "cuda":
+    if precision == "fp16" and device.type != "cuda":
         raise UserError(
             'training.precision = "fp16" needs a GPU and there is none: use "bf16" or "fp32".'
         )
-    dtype = DTYPES.get(training.precision)
+    dtype = DTYPES.get(precision)
     return torch.autocast(device.type, dtype=dtype, enabled=dtype is not None)
 
 

@@ -30,11 +30,13 @@ from hmt.model.segmenter import (
     Casing,
     Segmenter,
 )
+from hmt.model.transformer import Transformer
 from hmt.streaming.segmentation import LEAST_BORDER, LEAST_MARK, UNSURE
 from hmt.text.lines import open_lines, scan
 from hmt.text.sentences import CLOSING, OPENING, ends_sentence
 from hmt.text.spoken import spoken_tokens
 from hmt.text.tokenizer import Tokenizer
+from hmt.training.optimizer import autocast
 
 logger = logging.getLogger(__name__)
 
@@ -44,7 +46,8 @@ POOL = 16  # updates whose examples are drawn together, so that those of one are
 MISSED = 0.2  # share of examples of two sentences
 CUT = 0.1  # share of examples that begin within a sentence
 RATE, WARMUP, CLIP = 3e-3, 100, 1.0  # warm-up takes a tenth of a short training
-SPREAD = 0.1  # standard deviation of the word vectors that it begins with
+RATE_OF_OLD = 7e-4  # of the weights that it has from the translation model
+BETAS = 0.9, 0.98
 LOG_EVERY = 100
 UNKNOWN = -1  # a label that nothing is learned from
 KINDS = CASING + 1  # of labels
@@ -157,27 +160,30 @@ def _written(word: str) -> tuple[int, bool]:
 
 
 def train_segmenter(
-    files: Sequence[Sentences], embeddings: Tensor, updates: int, seed: int = 1
+    files: Sequence[Sentences],
+    transformer: Transformer,
+    updates: int,
+    seed: int = 1,
+    precision: str = "fp32",
 ) -> Segmenter:
     """A segmenter trained on the sentences of these files, with equally many words from each.
 
-    It begins with the source embeddings of the translation model, (V, D), which has read far more
-    text and knows which words are alike.
+    It begins as the first layers of the translation model, which has read far more text.
     """
     torch.manual_seed(seed)
-    draw = random.Random(seed)
-    segmenter = Segmenter(*embeddings.shape)
-    with torch.no_grad():
-        segmenter.words.weight.copy_(embeddings * (SPREAD / embeddings.std()))
-    adam = torch.optim.Adam(segmenter.parameters(), RATE)
+    segmenter = Segmenter.beginning_with(transformer)
+    adam = _adam(segmenter)
     warmup = min(WARMUP, max(1, updates // 10))
     total = 0.0
-    batches = _batches(files, draw)
+    batches = _batches(files, random.Random(seed))
     for step in range(1, updates + 1):
+        share = min(1.0, step / warmup) * (1 - (step - 1) / updates)
         for group in adam.param_groups:
-            group["lr"] = RATE * min(1.0, step / warmup) * (1 - (step - 1) / updates)
+            group["lr"] = group["rate"] * share
         tokens, starts, labels = _batch(next(batches))
-        loss = segmenter_loss(segmenter(tokens, starts), labels)
+        with autocast(precision, tokens.device):
+            logits = segmenter(tokens, starts)
+        loss = segmenter_loss(logits.float(), labels)
         adam.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(segmenter.parameters(), CLIP)
@@ -187,6 +193,15 @@ def train_segmenter(
             logger.info("step %6d/%d  loss %.4f", step, updates, total / LOG_EVERY)
             total = 0.0
     return segmenter.eval()
+
+
+def _adam(segmenter: Segmenter) -> torch.optim.Adam:
+    """What it has from the translation model changes more slowly than what is new."""
+    new = [*segmenter.memory.parameters(), *segmenter.outputs.parameters()]
+    ids = set(map(id, new))
+    old = [weights for weights in segmenter.parameters() if id(weights) not in ids]
+    groups = [{"params": new, "rate": RATE}, {"params": old, "rate": RATE_OF_OLD}]
+    return torch.optim.Adam(groups, RATE, BETAS)
 
 
 def segmenter_loss(logits: Tensor, labels: Tensor) -> Tensor:

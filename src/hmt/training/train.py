@@ -55,7 +55,7 @@ def train(recipe: Recipe, report: Callable[[Progress], None] | None = None) -> R
         # a mistake in the last stage should not surface only after the first has been trained
         for stage in recipe.stages:
             build_system(stage.model, data)
-            autocast(stage.training, group.device)
+            autocast(stage.training.precision, group.device)
         run = Run(recipe, data, group)
         with run.opened(), explained(run):
             carried: Tensors | None = None

@@ -79,7 +79,7 @@ def _losses(system: System, corpus: Corpus, training: Training, group: Group) ->
     sums: dict[str, torch.Tensor] = {}
     for sentences in in_order(corpus, max(training.batch_tokens, longest)):
         own, weight = share(sentences, group.rank, group.world)
-        with autocast(training, group.device):
+        with autocast(training.precision, group.device):
             loss = system.validation_loss(collate(corpus, own, group.device, sentences))
         for name, term in {"loss": loss.total, **loss.terms}.items():
             sums[name] = sums.get(name, 0) + weight * term.double().sum()
