@@ -98,7 +98,9 @@ class Segmenter(nn.Module):
         places = torch.arange(int((ends - first).max()))  # (L,)
         of_talk = tokens[(first + places).clamp_max(len(tokens) - 1)]  # (B, L)
         is_real = (places < ends - first).flatten().nonzero()[:, 0]
-        encoded = self._encode(of_talk, places.expand_as(of_talk), Packing(*of_talk.shape, is_real))
+        encoded = self._encode(
+            of_talk, places.expand_as(of_talk), Packing(len(of_talk), len(places), is_real)
+        )
         last = torch.cat([starts[:, 1:], ends], 1) - first - 1  # token of each word (B, W)
         words = encoded.take_along_dim(last.clamp_min(0)[..., None], 1)  # (B, W, D)
         words = nn.functional.dropout(words, DROPPED_INPUTS, self.training)

@@ -177,6 +177,8 @@ def load(
         quantise(module for module in list(system.modules()) if isinstance(module, Transformer))
     elif place.type == "cpu":
         make_ready(system)
+    if segmenter is not None:  # which stays on the CPU
+        make_ready(segmenter)
     return model
 
 
