@@ -169,7 +169,9 @@ LOGS = {
     "log-again-multipath.jsonl": 1300,
     "log-again-hmt.jsonl": 300,
     "log-beside-hmt.jsonl": 300,
-    "log.jsonl": 360,
+    "log-debates-hmt.jsonl": 360,
+    "log-heard-multipath.jsonl": 2200,
+    "log.jsonl": 600,
 }
 
 
