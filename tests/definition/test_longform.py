@@ -295,7 +295,9 @@ def test_what_became_of_the_source() -> None:
 
 def test_a_long_talk_keeps_all_records(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted bug: only as many as a session keeps by itself."""
-    monkeypatch.setitem(Model.session.__kwdefaults__, "keep", 10)
+    defaults = Model.session.__kwdefaults__
+    assert defaults is not None
+    monkeypatch.setitem(defaults, "keep", 10)
     (script,) = scripts(["oja."] * 25, ["x"] * 25, [25], spoken=False)
     delivered, records = deliver(load(world / "run"), script, {})
     assert [record.index for record in records] == list(range(25))
