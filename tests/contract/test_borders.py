@@ -47,10 +47,12 @@ class Interpreter(Engine):
         super().close(stream)
         self.said += sentences_in(self.tokenizer, stream.target)
 
-    def border(self, _: object, __: object, words: Sequence[object], target: list[int]) -> Border:
+    def border(
+        self, _: object, __: object, words: Sequence[object], target: list[int], least: int
+    ) -> Border:
         count = sentences_in(self.tokenizer, target)
         own = sum(len(line.split()) for line in self.talk[self.said : self.said + count])
-        return Border(max(1, min(own, len(words))), math.log(0.9))
+        return Border(max(least, min(own, len(words))), math.log(0.9))
 
 
 def sentences_in(tokenizer: Tokenizer, target: Sequence[int]) -> int:

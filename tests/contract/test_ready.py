@@ -106,6 +106,8 @@ def test_a_ready_norm_gives_what_the_norm_gives() -> None:
 def test_a_loaded_model_is_ready() -> None:
     model = hmt.load()
     linear = [m for m in model.system.transformer.modules() if isinstance(m, nn.Linear)]
+    assert model.segmenter is not None
+    linear += [m for m in model.segmenter.modules() if isinstance(m, nn.Linear)]
     assert all(isinstance(m, ReadyLinear) for m in linear)
     if half_weights.is_available():  # the weights that ship are stored in half precision
         assert all(m.halves is not None for m in linear)
