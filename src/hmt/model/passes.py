@@ -30,6 +30,11 @@ class Packing:
         index = [b * width + r for b, n in enumerate(counts) for r in range(n)]
         return cls(batch, width, torch.tensor(index, device=device))
 
+    @classmethod
+    def where(cls, is_real: Tensor) -> "Packing":
+        """The packing of the places of the rectangle where this is true. (B, Q)"""
+        return cls(is_real.shape[0], is_real.shape[1], is_real.flatten().nonzero()[:, 0])
+
     def pack(self, x: Tensor) -> Tensor:
         """The real rows. (B, Q, ...) -> (N, ...)"""
         flat = x.reshape(self.batch * self.width, *x.shape[2:])

@@ -13,10 +13,9 @@ and knows which words belong together.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -26,7 +25,7 @@ from hmt.model.attention import split_projections
 from hmt.model.dims import Dims
 from hmt.model.passes import Packing
 from hmt.model.rows import source_bias
-from hmt.model.transformer import EncoderLayer, Transformer, embedded
+from hmt.model.transformer import EncoderLayer, Remember, Transformer, embedded, encoded
 
 
 class Casing(IntEnum):
@@ -97,12 +96,10 @@ class Segmenter(nn.Module):
         ends = torch.cat([first[1:, 0], first.new_tensor([len(tokens)])])[:, None]  # (B, 1)
         places = torch.arange(int((ends - first).max()))  # (L,)
         of_talk = tokens[(first + places).clamp_max(len(tokens) - 1)]  # (B, L)
-        is_real = (places < ends - first).flatten().nonzero()[:, 0]
-        encoded = self._encode(
-            of_talk, places.expand_as(of_talk), Packing(len(of_talk), len(places), is_real)
-        )
+        packing = Packing.where(places < ends - first)
+        vectors = self._encode(of_talk, places.expand_as(of_talk), packing)
         last = torch.cat([starts[:, 1:], ends], 1) - first - 1  # token of each word (B, W)
-        words = encoded.take_along_dim(last.clamp_min(0)[..., None], 1)  # (B, W, D)
+        words = vectors.take_along_dim(last.clamp_min(0)[..., None], 1)  # (B, W, D)
         words = nn.functional.dropout(words, DROPPED_INPUTS, self.training)
         heard, _ = self.memory(words)  # (B, W, memory)
         logits: Tensor = self.outputs(nn.functional.dropout(heard, DROPPED_MEMORY, self.training))
@@ -125,9 +122,9 @@ class Segmenter(nn.Module):
             return seen
 
         packing = Packing(1, len(tokens))
-        encoded = self._encode(torch.tensor([tokens]), places, packing, remember)
+        vectors = self._encode(torch.tensor([tokens]), places, packing, remember)
         # one cell instead of the layer takes a bit more than half of the time
-        state = torch.gru_cell(encoded[:, -1], memory.state, *self.memory.all_weights[0])
+        state = torch.gru_cell(vectors[:, -1], memory.state, *self.memory.all_weights[0])
         logits = self.outputs(state)[0].tolist()
         opinions = [_heard(logits[n : n + OUTPUTS]) for n in range(0, len(logits), OUTPUTS)]
         return opinions, Memory(state, tuple(kept))
@@ -137,16 +134,14 @@ class Segmenter(nn.Module):
         tokens: Tensor,
         places: Tensor,
         packing: Packing,
-        remember: Callable[[int, Tensor], Tensor] | None = None,
+        remember: Remember | None = None,
     ) -> Tensor:
         """Tokens (B, L) at these places of their talks, each seeing those before. -> (B, L, D)"""
         x = embedded(self.embedding, packing.pack(tokens), packing.pack(places))
         bias = None
         if tokens.numel() > 1:  # a single new token sees all that came before it
             bias = source_bias(places + 1, int(places[0, -1]) + 1, x.dtype)[:, None]
-        for n, layer in enumerate(self.encoder):
-            x = layer(x, bias, packing, partial(remember, n) if remember else None)
-        return packing.unpack(self.norm(x))
+        return packing.unpack(encoded(self.encoder, self.norm, x, bias, packing, remember))
 
 
 def _heard(logits: list[float]) -> Heard:

@@ -140,6 +140,21 @@ def embedded(table: nn.Embedding, tokens: Tensor, positions: Tensor) -> Tensor:
     return torch.add(sinusoids(positions, width, x.dtype), x, alpha=math.sqrt(width))
 
 
+def encoded(
+    layers: nn.ModuleList,
+    norm: nn.Module,
+    x: Tensor,
+    bias: Tensor | None,
+    packing: Packing,
+    remember: Remember | None,
+) -> Tensor:
+    """What the layers of an encoder make of these vectors. (N, D) -> (N, D)"""
+    for n, layer in enumerate(layers):
+        x = layer(x, bias, packing, _at_layer(remember, n))
+    hidden: Tensor = norm(x)
+    return hidden
+
+
 @dataclass(frozen=True)
 class DecoderOutput:
     hidden: Tensor  # (N, D), packed
@@ -204,16 +219,12 @@ class Transformer(nn.Module):
             bias = source_bias(seen, width, x.dtype)[:, None]
         elif batch * width > 1:  # a single new token sees all that came before it
             bias = source_bias(positions + 1, keys or width, x.dtype)[:, None]
-        for n, layer in enumerate(self.encoder):
-            x = layer(x, bias, packing, _at_layer(remember, n))
-        hidden: Tensor = self.encoder_norm(x)
-        return hidden
+        return encoded(self.encoder, self.encoder_norm, x, bias, packing, remember)
 
     def encode_batch(self, tokens: Tensor, length: Tensor) -> Tensor:
         """Whole padded sources; padding costs nothing. (B, J), (B,) -> (B, J, D)"""
-        batch, width = tokens.shape
-        is_real = torch.arange(width, device=tokens.device) < length[:, None]
-        packing = Packing(batch, width, is_real.flatten().nonzero()[:, 0])
+        is_real = torch.arange(tokens.shape[1], device=tokens.device) < length[:, None]
+        packing = Packing.where(is_real)
         return packing.unpack(self.encode(tokens, packing=packing))
 
     def keep(self, h: Tensor) -> list[Tensor]:

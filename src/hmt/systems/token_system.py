@@ -95,7 +95,7 @@ class TokenSystem(System[ConfigT, KnobsT, MemoryT]):
         at = whole_pass(
             rows,
             plain_bias(rows, rows, source.dtype),
-            Packing(size, steps, is_real.flatten().nonzero()[:, 0]),
+            Packing.where(is_real),
             source,
             batch.source_length,
             setting=setting,
